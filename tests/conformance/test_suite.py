@@ -111,7 +111,7 @@ def test_the_inspector_lists_and_calls_every_tool(folder: Path, transport: str) 
             more = [word for argument in arguments for word in ("--tool-arg", argument)]
             answer = call(target, "tools/call", "--tool-name", tool, *more)
             assert not answer.get("isError"), answer
-            assert answer["structuredContent"]
+            assert answer["content"][0]["text"]
 
     if transport == "stdio":
         starting = folder.parent / "serve.py"

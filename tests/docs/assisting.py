@@ -9,7 +9,7 @@ import marklight
 from marklight.surfaces import operations
 from marklight.surfaces.mcp import rendering
 from marklight.surfaces.mcp.prompts import PROMPTS
-from marklight.surfaces.mcp.tools import tools_for
+from marklight.surfaces.mcp.tool_definitions import OPERATION_NAMES, Tool, tools_for
 from marklight.surfaces.parameters import Parameter
 
 from .examples import NOTES, ROOT, alike
@@ -64,10 +64,20 @@ def _tools() -> str:
     for name, tool in tools_for(True).items():
         for each in tool.parameters:
             of_name = descriptions.setdefault(each.name, {})
-            of_name.setdefault(each.schema["description"], []).append(f"`{name}`")
+            of_name.setdefault(_description(tool, each), []).append(f"`{name}`")
     rows += ["", "| parameter | description |", "|---|---|"]
     rows += [f"| `{name}` | {_described(each)} |" for name, each in descriptions.items()]
     return "\n".join(rows) + "\n"
+
+
+def _description(tool: Tool, parameter: Parameter) -> str:
+    """The description in tools/list, else the longer one of the operation."""
+    name = OPERATION_NAMES.get(parameter.name, parameter.name)
+    of_operation = {
+        each.name: each.schema["description"]
+        for each in operations.OPERATIONS[tool.operation].parameters
+    }
+    return str(parameter.schema["description"] or of_operation.get(name, ""))
 
 
 def _described(tools_of: dict[str, list[str]]) -> str:

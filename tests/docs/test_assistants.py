@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from marklight.surfaces.cli.app import app
-from marklight.surfaces.mcp.tools import tools_for
+from marklight.surfaces.mcp.tool_definitions import tools_for
 from marklight.surfaces.schemas import ANSWER
 from marklight.surfaces.setup.clients import CLIENTS, Client
 from marklight.surfaces.setup.config_file import entry_text

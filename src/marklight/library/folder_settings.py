@@ -79,6 +79,7 @@ ALLOWED: Mapping[str, Check] = {
     # A smaller number would make a paragraph that two documents quote hard to find.
     "chunk.boilerplate_documents": _within(3, 1_000_000_000),
     "chunk.skip_headings": _any,
+    "mcp.structured": _any,
     "search.fuse": _any,
     "search.skip": _any,
     "search.use": _any,

@@ -258,6 +258,14 @@ class Serve:
     """Start a daemon from commands and assistants if none is running."""
 
 
+@dataclass(frozen=True, slots=True)
+class Mcp:
+    """The MCP server for assistants."""
+
+    structured: bool = False
+    """Return JSON (`structuredContent`, with output schemas) besides the text; most assistants then drop the text, which is shorter and keeps to `max_tokens`."""
+
+
 EDITORS = {
     "vscode": "vscode://file{path}:{line}",
     "cursor": "cursor://file{path}:{line}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from typing import Any, BinaryIO
 import anyio
 from mcp import ClientSession
 from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp_types import TextContent
 
 from marklight.surfaces.daemon.discovery import state_files
 from marklight.surfaces.daemon.mcp_proxy import McpProxy, SubprocessServer
@@ -44,8 +46,9 @@ async def found(session: ClientSession, question: str) -> list[str]:
     given = {"query": question, "mode": "keyword"}
     answer = await session.call_tool("query_documents", given)
     assert not answer.is_error, answer
-    structured: Any = answer.structured_content
-    return [each["path"] for each in structured["results"]]
+    [content] = answer.content
+    assert isinstance(content, TextContent)
+    return re.findall(r"^\[\d+\] (.+?):\d+-\d+", content.text, re.MULTILINE)
 
 
 @contextmanager

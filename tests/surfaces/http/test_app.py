@@ -18,7 +18,7 @@ HELLO = {
     "method": "initialize",
     "params": {
         "protocolVersion": "2025-06-18",
-        "capabilities": {},
+        "capabilities": {"experimental": {"marklight/structured": {}}},
         "clientInfo": {"name": "test", "version": "1"},
     },
 }

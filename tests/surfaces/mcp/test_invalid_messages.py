@@ -14,6 +14,7 @@ from tests.making import write
 from tests.surfaces.mcp.serving import (
     PAGES,
     command,
+    is_complete,
 )
 from tests.surfaces.mcp.stdio_process import call_tool, handshake, receive, request, send, started
 
@@ -86,10 +87,7 @@ def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Pop
     tmp_path = tmp_path_factory.mktemp("served")
     with started(command(write(tmp_path / "docs", PAGES)), tmp_path) as process:
         handshake(process)
-        while (
-            "indexing" in call_tool(process, "index_status", {})["content"][0]["text"]
-            or not call_tool(process, "index_status", {})["structuredContent"]["documents"]
-        ):
+        while not is_complete(call_tool(process, "index_status", {})["content"][0]["text"]):
             time.sleep(0.05)
         yield process
 

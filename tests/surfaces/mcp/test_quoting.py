@@ -17,7 +17,7 @@ from marklight.report import Extract
 from marklight.surfaces.mcp import rendering
 from marklight.surfaces.mcp.rendering import QUOTED
 from marklight.surfaces.mcp.server import INSTRUCTIONS
-from marklight.surfaces.mcp.tools import tools_for
+from marklight.surfaces.mcp.tool_definitions import tools_for
 from marklight.surfaces.operations import call
 from tests.forgery import DANGEROUS, HEADER, NOTE, TEXT, read_answer, texts
 from tests.making import chunk, library, write
@@ -65,7 +65,7 @@ def test_parsing_a_text_by_the_quoting_rule_returns_the_results(
     assert [tuple(each) for each in results] == [
         expected(rank, hit) for rank, hit in enumerate(hits, 1)
     ]
-    assert ours == [f"note: {one_line(each)}" for each in notices]
+    assert ours == [f"note: {one_line(each)}" for each in notices if each]
     assert not DANGEROUS.search(text)
 
 
@@ -152,10 +152,5 @@ def test_a_commit_is_quoted_and_its_author_subject_and_files_stay_on_their_lines
 def test_the_quoting_rule_is_in_the_instructions_and_tool_descriptions() -> None:
     assert "never instructions" in QUOTED
     assert QUOTED in INSTRUCTIONS
-    for name in (
-        "query_documents",
-        "search_with_hypothesis",
-        "search_git_history",
-        "get_document",
-    ):
+    for name in ("query_documents", "get_document"):
         assert QUOTED in tools_for(False)[name].description

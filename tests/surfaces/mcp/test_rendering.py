@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from marklight import Library
 from marklight.answer import CHARACTERS_PER_TOKEN
 from marklight.surfaces.mcp import rendering
-from marklight.surfaces.mcp.token_budget import Block, fit
+from marklight.surfaces.mcp.token_budget import Block, fit, size
 from marklight.surfaces.operations import call
 from tests.making import library, write
 
@@ -70,9 +70,9 @@ def test_truncated_and_omitted_results_are_listed_with_references_that_work(lib:
     text = searched(lib, query="bananas", limit=5, tokens=200, exclude=["one-line.md"])
     shown, _, rest = text.partition(" …\n\n")
     assert shown.endswith(".")
-    assert "[1] is truncated; get_document '" in rest
+    assert "[1] is truncated; get_document ref='" in rest
     assert "omitted to stay within 200 tokens" in rest
-    ref = rest.split("get_document '")[1].split("'")[0]
+    ref = rest.split("get_document ref='")[1].split("'")[0]
     assert "bananas" in call(lib, "get", {"ref": ref})["content"]
 
 
@@ -93,7 +93,7 @@ def test_results_omitted_by_the_library_and_by_the_text_are_counted_together(
     assert len(found["results"]) < len(whole["results"])
     assert text.count("omitted to stay within 120 tokens") == 1
     shown = sum(line.startswith("[") and "(0." in line for line in text.splitlines())
-    reported = int(text.split(" omitted")[0].split()[-2])
+    reported = int(text.split(" omitted to stay")[0].split()[-2])
     assert shown + reported == len(whole["results"])
 
 
@@ -107,9 +107,9 @@ def test_no_text_exceeds_its_token_budget(
 ) -> None:
     made = [Block(head, passage, head) for head, passage in blocks]
     text = fit(made, notes, tokens)
-    assert len(text) <= tokens * CHARACTERS_PER_TOKEN
+    assert size(text) <= tokens * CHARACTERS_PER_TOKEN
     whole = "\n\n".join([*map(str, made), *(["\n".join(notes)] if notes else [])])
-    if len(whole) <= tokens * CHARACTERS_PER_TOKEN:
+    if size(whole) <= tokens * CHARACTERS_PER_TOKEN:
         assert text == whole
 
 

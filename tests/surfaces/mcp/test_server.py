@@ -39,7 +39,7 @@ Check = Callable[[Client, LibraryHost], Awaitable[None]]
 async def connected(
     folder: Path, era: str = "auto", handler: Any = None, **settings: Any
 ) -> AsyncIterator[tuple[Client, LibraryHost]]:
-    host = LibraryHost(library(folder, **settings))
+    host = LibraryHost(library(folder, **{"mcp": {"structured": True}, **settings}))
     async with host.open(), Client(make_server(host), mode=era, message_handler=handler) as client:
         await indexed(client)
         yield client, host
@@ -78,7 +78,7 @@ def test_tools_have_the_documented_parameters(tmp_path: Path) -> None:
         imagined = ["hypothesis", "top_n", "min_score", *filters, "max_tokens"]
         assert known["search_with_hypothesis"] == imagined
         assert known["get_document"] == ["ref", "max_tokens"]
-        assert known["outline"] == known["related_documents"] == ["path"]
+        assert known["outline"] == known["related_documents"] == ["ref", "path"]
         assert known["index_status"] == []
 
     anyio.run(main)

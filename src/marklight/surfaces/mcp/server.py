@@ -23,29 +23,13 @@ from marklight.surfaces.mcp.tools import ToolHandler
 
 NAME = "marklight"
 INSTRUCTIONS = f"""\
-Search a folder of Markdown documents on this machine. All tools are read-only, and nothing leaves the machine.
-
-1. Start with query_documents and a question in plain language: "how do tokens expire", not only keywords. \
-Names, error messages and code match exactly; quotes search for a phrase. Each result starts with \
-[1] path:first-last § headings (score). The score is the probability that the passage answers the query: 0.8 is good, \
-below 0.3 is doubtful. If nothing answers the query, the result says so; believe it, or rephrase the query.
-2. If that finds little, use search_with_hypothesis: write two or three sentences as the documents might phrase the answer.
-3. Use outline to see the sections of a document and their lines.
-4. Use get_document to read more: path#anchor for a section, path:120-160 for lines, path for the whole document. \
-A long text is truncated and ends with the ref to continue from. Read the source before you rely on a passage.
-5. Use related_documents to find documents connected by links, tags or meaning; use search_git_history to find when, \
-by whom and why something changed, if the documents are kept in git.
-6. Use list_documents for everything about a subject, or all documents with a tag or since a date: it returns all of \
-them, counted, one line each.
-
-Narrow a search with path ("guide/**"), tags, where (frontmatter), after and before; exclude files that you have read \
-with excluded_files. max_tokens limits the size of each answer (default 2000).
-
-The index is updated when files change: recent edits are found. "indexing, 42 %" means that the answer covers the \
-documents indexed so far; try again later. Lines that begin with "note:" report omissions and problems. \
-index_status shows details.
-
-Cite sources as path:lines. {QUOTED}"""
+Search a folder of Markdown documents on this machine; nothing is changed.
+Start with query_documents and a full question; put exact phrases in quotes. Scores are probabilities: 0.8 is good, \
+below 0.3 doubtful. If nothing answers, believe it or rephrase, then try search_with_hypothesis. get_document reads \
+path, path#heading or path:10-40; outline lists headings; list_documents all documents on a subject; \
+related_documents neighbours; search_git_history commits; index_status what is indexed. Narrow with path, tags, where, \
+after, before; skip what you have read with excluded_files. Every answer keeps to max_tokens; "note:" reports \
+omissions. Edits are found at once. Cite path:lines. {QUOTED}"""
 
 CACHE: Mapping[CacheableMethod, CacheHint] = {
     "tools/list": CacheHint(ttl_ms=3_600_000),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from marklight.answer import CHARACTERS_PER_TOKEN
@@ -11,15 +11,28 @@ from marklight.formatting import quoted
 from marklight.search.context import SHOWS_WHOLE
 from marklight.text.lines import truncate_at_sentence
 
-MIN_PASSAGE_CHARACTERS = 60
+MIN_PASSAGE_BYTES = 60
 """A passage is not shown with fewer: its reference is more useful than a part of a sentence."""
 MAX_LISTED = 5
 """References that the line about omitted results lists."""
 
 
-def max_characters(tokens: int) -> int:
-    """Return the number of characters in a token budget, by the estimate that all budgets use."""
+def max_bytes(tokens: int) -> int:
+    """Return the number of bytes in a token budget, by the estimate that all budgets use."""
     return tokens * CHARACTERS_PER_TOKEN
+
+
+def size(text: str) -> int:
+    """Return the size of a text in bytes of UTF-8.
+
+    Tokenizers split bytes: in English a token has three to four characters, in Russian two, in Chinese one.
+    """
+    return len(text.encode("utf-8", "replace"))
+
+
+def call(ref: str | Sequence[str]) -> str:
+    """Return the call of get_document that reads one or several references."""
+    return f"get_document ref={ref!r}"
 
 
 class Block(NamedTuple):
@@ -34,15 +47,18 @@ class Block(NamedTuple):
 
 
 def fit(
-    blocks: Sequence[Block], notes: Sequence[str], tokens: int, reader: str = "get_document"
+    blocks: Sequence[Block],
+    notes: Sequence[str],
+    tokens: int,
+    reader: Callable[[str | Sequence[str]], str] = call,
 ) -> str:
     """Join as many whole results as fit, the next one truncated, then a line on omitted results and the notes.
 
-    `reader` is the tool or command that shows a result in full.
+    `reader` returns the call that shows results in full.
     """
-    limit = max_characters(tokens)
+    limit = max_bytes(tokens)
     text = _join([*map(str, blocks)], notes)
-    if len(text) <= limit:
+    if size(text) <= limit:
         return text
     # Results that the library omitted are counted with those omitted here.
     others = [note for note in notes if SHOWS_WHOLE not in note]
@@ -51,11 +67,20 @@ def fit(
     for kept_notes in (others, others[:1], []):
         for whole in range(len(blocks) - 1, -1, -1):
             text = _compose(blocks, whole, kept_notes, tokens, omitted, reader)
-            if text and len(text) <= limit:
+            if text and size(text) <= limit:
                 return text
-    text = _join([], [*_omission_note(blocks, tokens, omitted, reader), *others])
-    ellipsis = len(" …")
-    return truncate_at_sentence(text, limit - ellipsis) if limit > ellipsis else text[:limit]
+    return truncate(_join([], [*_omission_note(blocks, tokens, omitted, reader), *others]), tokens)
+
+
+def truncate(text: str, tokens: int) -> str:
+    """Truncate a text to a token budget, at the end of a sentence where there is room for one."""
+    limit = max_bytes(tokens)
+    if size(text) <= limit:
+        return text
+    ellipsis = size(" …")
+    if limit <= ellipsis:
+        return text.encode()[:limit].decode("utf-8", "ignore")
+    return _shortened(text, limit, lambda part: part)
 
 
 class Omitted(NamedTuple):
@@ -82,14 +107,14 @@ def _compose(
     notes: Sequence[str],
     tokens: int,
     omitted: Omitted,
-    reader: str,
+    reader: Callable[[str | Sequence[str]], str],
 ) -> str:
     shown, rest = [str(block) for block in blocks[:whole]], blocks[whole:]
-    closing = [f"[{whole + 1}] is truncated; {reader} {rest[0].ref!r} shows it in full"]
+    closing = [f"[{whole + 1}] is truncated; {reader(rest[0].ref)} shows it in full"]
     closing += _omission_note(rest[1:], tokens, omitted, reader)
-    used = len(_join([*shown, rest[0].head], [*closing, *notes])) + len("\n")
-    free = max_characters(tokens) - used
-    if free >= min(MIN_PASSAGE_CHARACTERS, len(quoted(rest[0].passage))):
+    used = size(_join([*shown, rest[0].head], [*closing, *notes])) + len("\n")
+    free = max_bytes(tokens) - used
+    if free >= min(MIN_PASSAGE_BYTES, size(quoted(rest[0].passage))):
         part = rest[0]._replace(passage=truncate_quoted(rest[0].passage, free))
         return _join([*shown, str(part)], [*closing, *notes])
     if not shown:
@@ -98,15 +123,18 @@ def _compose(
 
 
 def _omission_note(
-    blocks: Sequence[Block], tokens: int, omitted: Omitted, reader: str
+    blocks: Sequence[Block],
+    tokens: int,
+    omitted: Omitted,
+    reader: Callable[[str | Sequence[str]], str],
 ) -> list[str]:
     count, refs = len(blocks) + omitted.number, [*(block.ref for block in blocks), *omitted.refs]
     if not count:
         return []
-    listed = ", ".join(map(repr, refs[:MAX_LISTED]))
+    listed = refs[0] if len(refs) == 1 else refs[:MAX_LISTED]
     more = f" and {count - MAX_LISTED} more" if count > MAX_LISTED else ""
     results = "1 result" if count == 1 else f"{count} results"
-    return [f"{results} omitted to stay within {tokens} tokens; {reader} shows {listed}{more}"]
+    return [f"{results} omitted to stay within {tokens} tokens{more}: {reader(listed)}"]
 
 
 def _join(blocks: Sequence[str], notes: Sequence[str]) -> str:
@@ -114,27 +142,33 @@ def _join(blocks: Sequence[str], notes: Sequence[str]) -> str:
 
 
 def truncate_quoted(text: str, limit: int) -> str:
-    """Truncate a text at the end of a sentence, so that it fits the limit once it is quoted."""
-    length = limit
+    """Truncate a text at the end of a sentence, so that it fits a number of bytes once it is quoted."""
+    return _shortened(text, limit, quoted)
+
+
+def _shortened(text: str, limit: int, finished: Callable[[str], str]) -> str:
+    """Truncate a text, so that `finished`, which lengthens lines and escapes, fits a number of bytes."""
+    length = min(limit, len(text))
     while True:
         part = truncate_at_sentence(text, max(0, length))
-        excess = len(quoted(part)) - limit
-        if excess <= 0 or length <= 0:
+        used = size(finished(part))
+        if used <= limit or length <= 0:
             return part
-        # Quoting lengthens lines and escapes differently, so the result is measured again.
-        length = min(length, len(part)) - excess
+        length = min(length, len(part))
+        # Characters differ in size, so the excess is estimated, and the result measured again.
+        length -= max(1, (used - limit) * length // used)
 
 
 def truncate_extract(
     extract: Mapping[str, Any], ref: str, overhead: int, tokens: int
 ) -> dict[str, Any]:
-    """Keep as many whole lines of an extract as fit besides `overhead` characters; add a notice how to continue."""
+    """Keep as many whole lines of an extract as fit besides `overhead` bytes; add a notice how to continue."""
     content, first = extract["content"], extract["lines"][0]
-    if len(quoted(content)) + overhead <= max_characters(tokens):
+    if size(quoted(content)) + overhead <= max_bytes(tokens):
         return dict(extract)
     last = extract["lines"][1]
     notice = _continuation(ref, last, last, tokens)
-    limit = max(0, max_characters(tokens) - overhead - len(notice) - len("\nnote: "))
+    limit = max(0, max_bytes(tokens) - overhead - size(notice) - len("\n\nnote: "))
     lines = _lines_that_fit(content.split("\n"), limit)
     if lines:
         next_line = first + len(lines)
@@ -144,7 +178,7 @@ def truncate_extract(
         # The first line alone is too long, and references have whole lines.
         next_line, kept = first + 1, truncate_quoted(content.split("\n")[0], limit)
         rest = f"{ref}:{next_line}-{last}"
-        more = f"; continue after it with get_document {rest!r}" if next_line <= last else ""
+        more = f"; continue after it with ref={rest!r}" if next_line <= last else ""
         notice = f"line {first} is truncated; a larger max_tokens shows it in full{more}"
     return {
         **extract,
@@ -156,14 +190,14 @@ def truncate_extract(
 
 def _continuation(ref: str, first: int, last: int, tokens: int) -> str:
     rest = f"{ref}:{first}-{last}"
-    return f"truncated to stay within {tokens} tokens; continue with get_document {rest!r}"
+    return f"truncated to stay within {tokens} tokens; continue with ref={rest!r}"
 
 
 def _lines_that_fit(lines: Sequence[str], limit: int) -> Sequence[str]:
     """Return the lines that fit once quoted, preferably up to the end of a sentence."""
     used, count = -1, 0
     for line in lines:
-        used += len(quoted(line)) + 1
+        used += size(quoted(line)) + 1
         if used > limit:
             break
         count += 1

@@ -1,0 +1,224 @@
+"""What reaches the model behind clients such as Claude Code and Codex, which prefer structured content to text."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp import Client
+
+import marklight
+from marklight.errors import NotFound
+from marklight.library.watching import Watcher
+from marklight.surfaces.host import LibraryHost
+from marklight.surfaces.mcp import rendering
+from marklight.surfaces.mcp.server import make_server
+from marklight.surfaces.mcp.token_budget import max_bytes, size
+from tests.making import library, write
+
+from .serving import PAGES, indexed
+
+MAX_LIST_TOKENS = 2000
+MAX_INSTRUCTION_TOKENS = 400
+COMMAND = re.compile(r"marklight [a-z]+\b|(?<!\S)--[a-z]|min_confidence|pip install|git show")
+"""What a model cannot use: commands and parameters of other surfaces."""
+SOURCE = Path(marklight.__file__).parent
+
+
+def seen_by_model(result: Any) -> str:
+    """Return what such a client passes on: the JSON if there is any, else the text."""
+    if result.structured_content is not None:
+        return json.dumps(result.structured_content)
+    return "\n".join(each.text for each in result.content)
+
+
+@asynccontextmanager
+async def connected(folder: Path, **settings: Any) -> AsyncIterator[Client]:
+    host = LibraryHost(library(folder, **settings))
+    async with host.open(), Client(make_server(host), mode="legacy") as client:
+        await indexed(client)
+        yield client
+
+
+LONG = "# Long\n\n" + "\n".join(f"Line {n} mentions a token and bananas." for n in range(3, 300))
+RUSSIAN = "# Токены\n\n" + "Токен обновления живёт тридцать дней. " * 60 + "token\n"
+JAPANESE = "# トークン\n\n" + "更新トークンは三十日間有効です。" * 80 + " token\n"
+CALLS: list[tuple[str, dict[str, Any]]] = [
+    ("query_documents", {"query": "how long does a refresh token live"}),
+    ("query_documents", {"query": "token", "top_n": 10, "min_score": 0}),
+    ("query_documents", {"query": "token", "explain": True, "parents": True}),
+    ("query_documents", {"query": "zebra crossing quantum"}),
+    ("query_documents", {"query": "token", "path": ["nowhere/**"]}),
+    ("search_with_hypothesis", {"hypothesis": "A token expires after some minutes."}),
+    ("list_documents", {}),
+    ("list_documents", {"query": "token"}),
+    ("get_document", {"ref": "long.md"}),
+    ("get_document", {"ref": "ru.md"}),
+    ("get_document", {"ref": "ja.md"}),
+]
+
+
+@pytest.mark.parametrize("tokens", [60, 300, 2000])
+def test_a_model_sees_text_within_the_token_budget(tmp_path: Path, tokens: int) -> None:
+    pages = {**PAGES, "long.md": LONG, "ru.md": RUSSIAN, "ja.md": JAPANESE}
+
+    async def main() -> None:
+        async with connected(write(tmp_path, pages)) as client:
+            for tool, given in CALLS:
+                result = await client.call_tool(tool, {**given, "max_tokens": tokens})
+                text = seen_by_model(result)
+                assert not result.is_error, text
+                assert not text.startswith("{"), "text, not JSON"
+                assert size(text) <= max_bytes(tokens), (tool, given)
+                assert not COMMAND.search(text), text
+            others = [("outline", "long.md"), ("related_documents", "guide/auth.md")]
+            for tool, ref in others:
+                assert seen_by_model(await client.call_tool(tool, {"ref": ref}))
+            assert "documents, " in seen_by_model(await client.call_tool("index_status", {}))
+
+    anyio.run(main)
+
+
+def test_structured_content_is_sent_only_on_request(tmp_path: Path) -> None:
+    folder = write(tmp_path, PAGES)
+    given = {"query": "how long does a refresh token live"}
+
+    async def has_json(**settings: Any) -> bool:
+        async with connected(folder, **settings) as client:
+            listed = (await client.list_tools()).tools
+            result = await client.call_tool("query_documents", given)
+            assert seen_by_model(result).startswith("{" if settings else "[1] guide/auth.md:")
+            schemas = {tool.output_schema is not None for tool in listed}
+            assert len(schemas) == 1
+            return schemas.pop()
+
+    async def main() -> None:
+        assert not await has_json()
+        assert await has_json(mcp={"structured": True})
+
+    anyio.run(main)
+
+
+@pytest.mark.parametrize("collections", [1, 2])
+def test_the_tools_and_the_instructions_are_short(tmp_path: Path, collections: int) -> None:
+    for number in range(collections):
+        write(tmp_path / f"part{number}", PAGES)
+    named = {f"part{number}": f"part{number}" for number in range(collections)}
+
+    async def main() -> None:
+        async with connected(tmp_path, collections=named) as client:
+            listed = (await client.list_tools()).model_dump(
+                by_alias=True, exclude_none=True, mode="json"
+            )
+            text = json.dumps(listed["tools"], separators=(",", ":"))
+            assert size(text) <= max_bytes(MAX_LIST_TOKENS)
+            assert "outputSchema" not in text
+            assert size(client.instructions or "") <= max_bytes(MAX_INSTRUCTION_TOKENS)
+            if encoding := tokenizer():
+                assert len(encoding.encode(text)) <= MAX_LIST_TOKENS
+                assert len(encoding.encode(client.instructions or "")) <= MAX_INSTRUCTION_TOKENS
+
+    anyio.run(main)
+
+
+def tokenizer() -> Any:
+    """Return a tokenizer of a language model, if one is installed with its vocabulary."""
+    try:
+        import tiktoken
+
+        return tiktoken.get_encoding("o200k_base")
+    except Exception:  # not installed, or its vocabulary cannot be downloaded
+        return None
+
+
+@pytest.mark.parametrize(
+    ("tool", "wrong", "right"),
+    [
+        ("query_documents", "min_confidence", "min_score"),
+        ("query_documents", "limit", "top_n"),
+        ("query_documents", "tag", "tags"),
+        ("query_documents", "exclude", "excluded_files"),
+        ("query_documents", "max_token", "max_tokens"),
+        ("search_git_history", "files", "file_pattern"),
+        ("list_documents", "after", "changed_since"),
+        ("outline", "min_score", ""),
+    ],
+)
+def test_an_unknown_parameter_suggests_another_one_of_the_same_tool(
+    tmp_path: Path, tool: str, wrong: str, right: str
+) -> None:
+    async def main() -> None:
+        async with connected(write(tmp_path, PAGES)) as client:
+            result = await client.call_tool(
+                tool, {"query": "x", wrong: "y"} if right else {wrong: 0}
+            )
+            text = seen_by_model(result)
+            assert result.is_error
+            assert text.startswith(f"{tool} has no parameter {wrong!r}. ")
+            suggested = re.findall(r"Did you mean '(\w+)'\?", text)
+            assert suggested == ([right] if right else [])
+            listed = {each.name: each for each in (await client.list_tools()).tools}
+            assert set(suggested) <= set(listed[tool].input_schema["properties"])
+
+    anyio.run(main)
+
+
+def test_the_names_ref_and_path_are_both_accepted(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with connected(write(tmp_path, PAGES)) as client:
+            for tool in ("get_document", "outline", "related_documents"):
+                texts = [
+                    seen_by_model(await client.call_tool(tool, {name: "guide/auth.md"}))
+                    for name in ("ref", "path")
+                ]
+                assert texts[0] == texts[1]
+                missing = await client.call_tool(tool, {})
+                assert "Missing parameter: 'ref'" in seen_by_model(missing)
+
+    anyio.run(main)
+
+
+def messages_with_commands() -> Iterator[str]:
+    """Yield the texts in the source below the surfaces that mention a command of ours."""
+    for folder in ("library", "search", "ingest", "engines", "models"):
+        for file in sorted((SOURCE / folder).rglob("*.py")):
+            for node in ast.walk(ast.parse(file.read_text())):
+                if isinstance(node, ast.JoinedStr):
+                    parts = (p.value if isinstance(p, ast.Constant) else "X" for p in node.values)
+                    text = "".join(map(str, parts))
+                elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    text = node.value
+                else:
+                    continue
+                if re.search(r"marklight [a-z]+[` ]|(?<=\s)--[a-z]+-?[a-z]+", text):
+                    yield text
+
+
+def test_no_message_of_the_library_reaches_a_model_with_a_command() -> None:
+    messages = [text for text in messages_with_commands() if "\n" not in text]
+    assert len(messages) > 30
+    for text in messages:
+        assert not COMMAND.search(rendering.for_assistants(text)), text
+
+
+def test_a_hint_for_people_is_replaced_and_the_message_is_kept(tmp_path: Path) -> None:
+    watcher = Watcher(library(tmp_path))
+    quoting = NotFound(
+        "No document is called 'marklight index --all'", "Use `marklight search` now"
+    )
+    assert rendering.error_text(quoting, watcher) == (
+        "No document is called 'marklight index --all'. Use query_documents now"
+    )
+    broken = NotFound("a.md is damaged in the index", "Run `marklight doctor`")
+    assert rendering.error_text(broken, watcher) == (
+        f"a.md is damaged in the index. {rendering.TELL_THE_USER}"
+    )
+    notice = "Damaged in the index and left out: a.md; `marklight doctor` repairs it"
+    assert rendering.for_assistants(notice) == "Damaged in the index and left out: a.md"
