@@ -64,20 +64,21 @@ def _tools() -> str:
     for name, tool in tools_for(True).items():
         for each in tool.parameters:
             of_name = descriptions.setdefault(each.name, {})
-            of_name.setdefault(_description(tool, each), []).append(f"`{name}`")
+            if described := _description(tool, each):
+                of_name.setdefault(described, []).append(f"`{name}`")
     rows += ["", "| parameter | description |", "|---|---|"]
     rows += [f"| `{name}` | {_described(each)} |" for name, each in descriptions.items()]
     return "\n".join(rows) + "\n"
 
 
 def _description(tool: Tool, parameter: Parameter) -> str:
-    """The description in tools/list, else the longer one of the operation."""
+    """The description of the operation's parameter, else the shorter one in tools/list."""
     name = OPERATION_NAMES.get(parameter.name, parameter.name)
     of_operation = {
         each.name: each.schema["description"]
         for each in operations.OPERATIONS[tool.operation].parameters
     }
-    return str(parameter.schema["description"] or of_operation.get(name, ""))
+    return str(of_operation.get(name) or parameter.schema["description"])
 
 
 def _described(tools_of: dict[str, list[str]]) -> str:
