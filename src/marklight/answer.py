@@ -50,12 +50,15 @@ class SimilarHit(NamedTuple):
     def path(self) -> str:
         return self.document.path
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self, several_collections: bool = False) -> dict[str, Any]:
         """Return the passage for JSON."""
+        from marklight.formatting import place_text
+
         return {
             "chunk_id": self.chunk_id,
             "path": self.document.path,
             "collection": self.document.collection,
+            "ref": place_text(self.document, several_collections, self.lines),
             "title": self.title,
             "anchor": self.anchor,
             "lines": list(self.lines),
@@ -75,11 +78,14 @@ class LinkedDocument(NamedTuple):
     def path(self) -> str:
         return self.document.path
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self, several_collections: bool = False) -> dict[str, Any]:
         """Return the document for JSON."""
+        from marklight.formatting import place_text
+
         return {
             "path": self.document.path,
             "collection": self.document.collection,
+            "ref": place_text(self.document, several_collections, self.lines),
             "title": self.title,
             "anchor": self.anchor,
             "lines": list(self.lines),
@@ -259,6 +265,7 @@ class Answer:
         return formatting.answer_html(self)
 
     def _result(self, rank: int, hit: Hit) -> dict[str, Any]:
+        from marklight.formatting import place_text
         from marklight.text.analyzer import query_terms
         from marklight.text.readable import readable, snippet
 
@@ -270,6 +277,7 @@ class Answer:
             "chunk_id": chunk.id,
             "path": chunk.path,
             "collection": chunk.collection,
+            "ref": place_text(chunk.document, self.several_collections, chunk.lines),
             "title": chunk.title,
             "headings": list(chunk.headings),
             "anchor": chunk.anchor,
@@ -280,8 +288,8 @@ class Answer:
             "modified": iso_time(self.modified.get(chunk.document, 0)),
             "dated": iso_seconds(self.dates.get(chunk.document, 0.0)),
             "levels": [level.to_dict() for level in self.levels.get(chunk.id, ())],
-            "similar": [each.to_dict() for each in hit.similar],
-            "linked": [each.to_dict() for each in hit.linked],
+            "similar": [each.to_dict(self.several_collections) for each in hit.similar],
+            "linked": [each.to_dict(self.several_collections) for each in hit.linked],
             "boilerplate": [list(part) for part in chunk.boilerplate],
             "why": [entry.to_dict() for entry in (hit.why if self.explain else ())],
         }

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from marklight.model import Chunk, DocumentId
     from marklight.report import Extract
 
+URI_ROOT = "marklight://docs/"
+"""Beginning of the URIs of documents."""
 QUOTE = "> "
 """Before every line of a document's text; an empty line is `>` alone."""
 
@@ -72,6 +74,25 @@ def without_controls(text: str) -> str:
 def one_line(text: str) -> str:
     """Escape line breaks and all invisible characters, so that a name stays within its line."""
     return "".join(map(_within_line, visible(text)))
+
+
+def unescape(text: str) -> str:
+    """Return a text with the characters in it that `one_line` escaped; a doubled backslash is one."""
+    return _ESCAPED.sub(_unescaped, text) if "\\" in text else text
+
+
+_ESCAPED = re.compile(
+    r"\\(?:(?P<sign>[\\ntr])|x(?P<x>[0-9a-f]{2})|u(?P<u>[0-9a-f]{4})|U(?P<U>00[01][0-9a-f]{5}))"
+)
+_SIGNS = {"\\": "\\", "n": "\n", "t": "\t", "r": "\r"}
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    if match["sign"]:
+        return _SIGNS[match["sign"]]
+    code = int(match["x"] or match["u"] or match["U"], 16)
+    # No document has NUL or a surrogate in its name.
+    return chr(code) if code and not 0xD800 <= code <= 0xDFFF and code <= 0x10FFFF else match[0]
 
 
 def quoted(text: str) -> str:
@@ -128,30 +149,41 @@ _DROPPING_STAGES = {
 """Counts in `stats`, each with the stage that follows and drops duplicates or passages of one document."""
 
 
-def path(document: DocumentId, several_collections: bool = False) -> str:
-    """Return a document's path, with its collection first where there are several."""
-    return one_line(document.named(several_collections))
+def place_text(
+    document: DocumentId,
+    several_collections: bool = False,
+    lines: Sequence[int] = (),
+    fragment: str = "",
+) -> str:
+    """Return a place as all commands print and accept it: `guide/auth.md:120-148` or `guide/auth.md#token-refresh`.
 
-
-def place(piece: Chunk | Extract, several_collections: bool = False) -> str:
-    """Return `guide/auth.md:120-148`, which editors and terminals can open."""
-    return place_of(piece.document.named(several_collections), piece.lines)
-
-
-def place_of(name: str, lines: Sequence[int]) -> str:
-    """Join a document's name and its lines.
-
-    A name that contains `:1-4 § ` itself would pose as a place in another document: its `§` is escaped, so
-    that a place ends at the first `§` that follows lines.
+    The collection comes first where there are several. `marklight.reference` parses a place.
     """
-    return f"{_LINES_IN_NAME.sub(_escape_section_sign, one_line(name))}:{lines[0]}-{lines[1]}"
+    name = _place_name(document.named(several_collections))
+    if lines:
+        return f"{name}:{'-'.join(map(str, lines))}"
+    return f"{name}#{one_line(fragment)}" if fragment else name
+
+
+def document_uri(document: DocumentId, several_collections: bool = False) -> str:
+    """Return the URI of a document; with several collections, its collection is the first folder."""
+    from urllib.parse import quote
+
+    return URI_ROOT + quote(document.named(several_collections), safe="/", errors="replace")
+
+
+def _place_name(name: str) -> str:
+    """Escape a name so that `unescape` returns it, and that it does not contain a place of another document.
+
+    A name that contains `:1-4 § ` would end there for a reader: its `§` is escaped.
+    """
+    if name == one_line(name) == unescape(name) and not _LINES_IN_NAME.search(name):
+        return name
+    escaped = one_line(name.replace("\\", "\\\\"))
+    return _LINES_IN_NAME.sub(lambda match: match[0].replace("§", "\\xa7"), escaped)
 
 
 _LINES_IN_NAME = re.compile(r":\d+-\d+ §")
-
-
-def _escape_section_sign(match: re.Match[str]) -> str:
-    return match[0].replace("§", "\\xa7")
 
 
 def headed_place(
@@ -162,7 +194,8 @@ def headed_place(
     """Return `guide/auth.md:120-148 § Auth > Token refresh`; `link` makes the place a hyperlink."""
     from marklight.model import trail
 
-    where = link(place(piece, several_collections), piece.document, piece.lines[0])
+    place = place_text(piece.document, several_collections, piece.lines)
+    where = link(place, piece.document, piece.lines[0])
     headings = one_line(trail(piece.title, piece.headings))
     return f"{where} § {headings}" if headings else where
 
@@ -196,21 +229,35 @@ def hit_text(hit: Hit, several_collections: bool = False) -> str:
     return "\n".join(filter(None, lines))
 
 
-def similar_line(hit: Hit, several_collections: bool = False) -> str:
+Spelled = Callable[[str, "DocumentId"], str]
+"""Returns a place as it has to be written in the current folder."""
+
+
+def similar_line(
+    hit: Hit, several_collections: bool = False, spelled: Spelled = lambda text, _: text
+) -> str:
     """Return `+2 similar: a.md:1-4, b.md:7-9`, the duplicates that were merged into a hit; empty if there are none."""
     if not hit.similar:
         return ""
-    own = place(hit.chunk, several_collections)
-    named = (place_of(each.document.named(several_collections), each.lines) for each in hit.similar)
-    places = [each for each in dict.fromkeys(named) if each != own]
+    own = place_text(hit.chunk.document, several_collections, hit.chunk.lines)
+    named = {
+        place_text(each.document, several_collections, each.lines): each.document
+        for each in hit.similar
+    }
+    places = [spelled(each, document) for each, document in named.items() if each != own]
     listed = ", ".join([*places[:MAX_SIMILAR], *(["…"] if len(places) > MAX_SIMILAR else [])])
     return f"+{len(hit.similar)} similar{f': {listed}' if listed else ' in the same lines'}"
 
 
-def linked_line(hit: Hit, several_collections: bool) -> str:
+def linked_line(
+    hit: Hit, several_collections: bool, spelled: Spelled = lambda text, _: text
+) -> str:
     """List the documents that are linked with a result and are no results themselves; empty if there are none."""
-    linked = (f"{each.document.named(several_collections)} ({each.title})" for each in hit.linked)
-    return one_line(f"Linked with this result: {', '.join(linked)}") if hit.linked else ""
+    linked = (
+        f"{spelled(place_text(each.document, several_collections), each.document)} ({one_line(each.title)})"
+        for each in hit.linked
+    )
+    return f"Linked with this result: {', '.join(linked)}" if hit.linked else ""
 
 
 def left_out(answer: Answer) -> tuple[str, list[str]]:

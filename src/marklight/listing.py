@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from marklight.answer import index_dict, iso_seconds
+from marklight.formatting import place_text
 from marklight.model import Counts, DocumentId
 from marklight.query import Query, query_dict
 
@@ -92,7 +93,7 @@ class Listing:
             "page": self.page,
             "pages": self.pages,
             "documents": [
-                _document_dict(rank, each)
+                _document_dict(rank, each, self.several_collections)
                 for rank, each in enumerate(self.documents, self.first_rank)
             ],
             "abstained": self.abstained,
@@ -102,12 +103,13 @@ class Listing:
         }
 
 
-def _document_dict(rank: int, listed: ListedDocument) -> dict[str, Any]:
+def _document_dict(rank: int, listed: ListedDocument, several: bool) -> dict[str, Any]:
     return {
         "rank": rank,
         "score": None if listed.score is None else round(listed.score, 4),
         "path": listed.document.path,
         "collection": listed.document.collection,
+        "ref": place_text(listed.document, several),
         "title": listed.title,
         "passages": listed.passages,
         "match": "meaning" if listed.by_meaning else "words",

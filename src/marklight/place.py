@@ -6,13 +6,12 @@ Imports little, so that a command finds its daemon before it loads anything else
 from __future__ import annotations
 
 import os
-import re
 import stat
 from pathlib import Path
 from typing import NamedTuple
 
 from marklight import ownership
-from marklight.errors import NotFound, SettingsError, UsageError
+from marklight.errors import SettingsError, UsageError
 from marklight.ownership import Provenance
 from marklight.private_files import is_own
 
@@ -24,8 +23,6 @@ INDEX_COMMAND = "`marklight index`"
 """The command as messages name it that are written where the folder of the library is not known."""
 MIN_SIMILARITY = 0.75
 """Share of matching characters of names that are suggested, as in `text.suggestions`."""
-_SUFFIX = re.compile(r"(:\d{1,9}(-\d{1,9})?|#[^/]*)$")
-"""Heading or lines after the path in a reference."""
 
 
 class Place(NamedTuple):
@@ -59,54 +56,13 @@ def locate(given: Path | None) -> Place:
     return Place(start)
 
 
-def around(folder: Path | None, name: str) -> Path | None:
-    """Return the folder to locate the library of a named document from; None for that of the current folder.
-
-    A path of a file elsewhere selects the library around the file. Raise `NotFound` for a mistyped path.
-    """
-    if folder is not None or not name:
-        return folder
-    inside = is_library(locate(None).folder)
-    bare = _SUFFIX.sub("", name)
-    # A file name may contain `#` and `:` as well.
-    for path in map(_expanded, (name, bare)):
-        if _is_file(path):
-            found = locate(path.absolute().parent).folder
-            return None if inside and not (path.is_absolute() and is_library(found)) else found
-    path = _expanded(bare)
-    similar = _similar_entries(path) if path.is_absolute() or not inside else []
-    # Inside a library, `/guide/auth.md` may be a path from its root.
-    if similar or (
-        path.is_absolute() and (not inside or (len(path.parts) > 2 and _exists(path.parent)))
-    ):
-        raise NotFound(f"No such file: {path}", _suggestion(similar))
-    return None
-
-
-def _expanded(written: str) -> Path:
-    """Return a path with `~` expanded, where its user exists."""
-    try:
-        return Path(written).expanduser()
-    except RuntimeError:
-        return Path(written)
-
-
-def is_other_folder(name: str) -> bool:
-    """Return true for the path of a folder that cannot be the name of a document of the current library."""
-    path = _expanded(name)
-    return _is_folder(path) and (path.is_absolute() or not is_library(locate(None).folder))
-
-
 def did_you_mean(path: Path) -> str:
     """Return a question with the paths most similar to one that does not exist; empty if there are none."""
-    return _suggestion(_similar_entries(path))
-
-
-def _suggestion(similar: list[str]) -> str:
+    similar = similar_entries(path)
     return f"Did you mean {' or '.join(similar)}?" if similar else ""
 
 
-def _similar_entries(path: Path) -> list[str]:
+def similar_entries(path: Path) -> list[str]:
     """Return the paths most similar to one that does not exist: the first part of it that is wrong is corrected."""
     from difflib import get_close_matches  # only needed for an error
 
@@ -143,16 +99,6 @@ def _is_own_file(path: Path) -> bool:
 
 def _exists(path: Path) -> bool:
     return _stat(path) is not None
-
-
-def _is_file(path: Path) -> bool:
-    status = _stat(path)
-    return status is not None and stat.S_ISREG(status.st_mode)
-
-
-def _is_folder(path: Path) -> bool:
-    status = _stat(path)
-    return status is not None and stat.S_ISDIR(status.st_mode)
 
 
 def _stat(path: Path) -> os.stat_result | None:

@@ -5,9 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from marklight.model import DocumentId
+
+
+class CollectionGlob(NamedTuple):
+    """A glob for the paths of one collection."""
+
+    collection: str
+    glob: str
+
+    def __str__(self) -> str:
+        return f"{self.collection}/{self.glob.removeprefix('/')}"
+
+
+PathPattern = str | CollectionGlob
+"""A glob for paths of all collections, or of one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,9 +29,9 @@ class Filters:
     """Restrict a search to some documents and passages: any value of a field may match, all fields must."""
 
     collections: tuple[str, ...] = ()
-    paths: tuple[str, ...] = ()
+    paths: tuple[PathPattern, ...] = ()
     """Globs; `**` crosses folders."""
-    exclude: tuple[str, ...] = ()
+    exclude: tuple[PathPattern, ...] = ()
     """Paths or globs to leave out."""
     tags: tuple[str, ...] = ()
     """A tag includes the tags nested below it."""
@@ -70,6 +84,8 @@ class Filters:
                 value = _by_key(value)
             elif isinstance(value, Filters):
                 value = value.to_dict()
+            elif name in ("paths", "exclude"):
+                value = list(map(str, value))
             elif isinstance(value, tuple):
                 value = [list(item) if isinstance(item, tuple) else item for item in value]
             if value:
@@ -136,6 +152,8 @@ class Query:
     """A hypothetical answer that vector search embeds in place of the query text (HyDE)."""
     min_confidence: float | None = None
     max_tokens: int | None = None
+    collections: tuple[str, ...] = ()
+    """The names that a path filter in the text may begin with: those of the collections, where there are several."""
     current_collection: str = ""
     """The collection of the current folder, where there are several."""
     rerank: bool | None = None

@@ -8,6 +8,7 @@ from typing import Any
 
 from marklight.answer import Answer, Hit, Hits, Level, iso_time
 from marklight.batch import Failure
+from marklight.formatting import place_text
 from marklight.model import Counts, DocumentId, FileState, Heading, ResolvedLink
 
 SHORT_HASH = 7
@@ -28,13 +29,13 @@ class Extract:
     """Id of the passage that it is or that it was expanded from."""
     levels: tuple[Level, ...] = ()
     """Context levels of that passage."""
+    several_collections: bool = False
     notices: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the extract as JSON."""
         return {
-            "path": self.document.path,
-            "collection": self.document.collection,
+            **_id(self.document, self.several_collections, self.lines),
             "title": self.title,
             "headings": list(self.headings),
             "lines": list(self.lines),
@@ -51,12 +52,13 @@ class Outline:
 
     document: DocumentId
     headings: tuple[Heading, ...]
+    several_collections: bool = False
     notices: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the outline as JSON."""
         return {
-            **_id(self.document),
+            **_id(self.document, self.several_collections),
             "outline": [_heading(heading) for heading in self.headings],
             "notices": list(self.notices),
         }
@@ -78,6 +80,7 @@ class Page:
     """Block ids (`^id`) and their lines."""
     tags: tuple[str, ...] = ()
     date: str | None = None
+    several_collections: bool = False
     notices: tuple[str, ...] = ()
     dated: str = ""
     """Date of the document in UTC: its own, else the modification time of the file."""
@@ -85,7 +88,7 @@ class Page:
     def to_dict(self) -> dict[str, Any]:
         """Return the page as JSON."""
         return {
-            **_id(self.document),
+            **_id(self.document, self.several_collections),
             "title": self.title,
             "html": self.html,
             "lines": list(self.lines),
@@ -112,20 +115,22 @@ class Links:
     """Documents without links to or from others."""
     more: Mapping[str, int] = field(default_factory=dict)
     """Number of omitted entries by list."""
+    several_collections: bool = False
     notices: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the links as JSON."""
         ends: dict[str, Any] = {}
+        several = self.several_collections
         if self.document:
-            ends["out"] = [_link(link, link.target) for link in self.out]
-            ends["in"] = [_link(link, link.source) for link in self.back]
+            ends["out"] = [_link(link, link.target, several) for link in self.out]
+            ends["in"] = [_link(link, link.source, several) for link in self.back]
         else:
-            ends["orphans"] = [_id(id) for id in self.orphans]
+            ends["orphans"] = [_id(id, several) for id in self.orphans]
         return {
-            **(_id(self.document) if self.document else {}),
+            **(_id(self.document, self.several_collections) if self.document else {}),
             **ends,
-            "unresolved": [_link(link, link.source) for link in self.unresolved],
+            "unresolved": [_link(link, link.source, several) for link in self.unresolved],
             "more": dict(self.more),
             "notices": list(self.notices),
         }
@@ -147,15 +152,16 @@ class Related:
 
     document: DocumentId
     relatives: tuple[RelatedDocument, ...]
+    several_collections: bool = False
     notices: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the related documents as JSON."""
         return {
-            **_id(self.document),
+            **_id(self.document, self.several_collections),
             "related": [
                 {
-                    **_id(relative.document),
+                    **_id(relative.document, self.several_collections),
                     "title": relative.title,
                     "score": round(relative.score, 4),
                     "reasons": list(relative.reasons),
@@ -175,12 +181,17 @@ class DocumentList:
     """Number of all documents."""
     next: str | None = None
     """Cursor of the next page; None on the last one."""
+    several_collections: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return the page as JSON."""
         return {
             "documents": [
-                {**_id(id), "size": file.size, "modified": iso_time(file.mtime_ns)}
+                {
+                    **_id(id, self.several_collections),
+                    "size": file.size,
+                    "modified": iso_time(file.mtime_ns),
+                }
                 for id, file in self.documents
             ],
             "total": self.total,
@@ -213,16 +224,17 @@ class Graph:
     """Pairs of source and target, each once."""
     more: Mapping[str, int] = field(default_factory=dict)
     """Number of omitted documents."""
+    several_collections: bool = False
     notices: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the graph as JSON; edges refer to nodes by their position."""
         position = {node.document: number for number, node in enumerate(self.nodes)}
         return {
-            **(_id(self.document) if self.document else {}),
+            **(_id(self.document, self.several_collections) if self.document else {}),
             "nodes": [
                 {
-                    **_id(node.document),
+                    **_id(node.document, self.several_collections),
                     "title": node.title,
                     "degree": node.degree,
                     "community": node.community,
@@ -238,8 +250,10 @@ class Graph:
         }
 
 
-def _id(id: DocumentId) -> dict[str, str]:
-    return {"path": id.path, "collection": id.collection}
+def _id(id: DocumentId, several: bool, lines: Sequence[int] = ()) -> dict[str, str]:
+    """Return the id of a document as JSON, and the place as other commands accept it."""
+    ref = place_text(id, several, lines)
+    return {"path": id.path, "collection": id.collection, "ref": ref}
 
 
 def _heading(heading: Heading) -> dict[str, Any]:
@@ -251,11 +265,11 @@ def _heading(heading: Heading) -> dict[str, Any]:
     }
 
 
-def _link(resolved: ResolvedLink, other: DocumentId | None) -> dict[str, Any]:
+def _link(resolved: ResolvedLink, other: DocumentId | None, several: bool) -> dict[str, Any]:
     """Return a link as JSON under the document at its other end, or, if unresolved, the one that contains it."""
     link = resolved.link
     return {
-        **_id(other or resolved.source),
+        **_id(other or resolved.source, several, () if other != resolved.source else (link.line,)),
         "line": link.line,
         "type": link.type.value,
         "target": link.target,
@@ -283,6 +297,7 @@ class Report:
     index: Counts = field(default_factory=Counts)
     folder: str = ""
     """The folder of the library."""
+    several_collections: bool = False
     notices: tuple[str, ...] = ()
     took_ms: float = 0.0
 
@@ -290,18 +305,23 @@ class Report:
         """Return true if documents were added, changed, moved or removed."""
         return bool(self.added or self.changed or self.moved or self.removed)
 
+    def name(self, id: DocumentId) -> str:
+        """Return the name of a document as other commands accept it."""
+        return place_text(id, self.several_collections)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON."""
+        name = self.name
         return {
-            "added": [document.path for document in self.added],
-            "changed": [document.path for document in self.changed],
-            "moved": [{"from": old.path, "to": new.path} for old, new in self.moved],
-            "removed": [document.path for document in self.removed],
+            "added": list(map(name, self.added)),
+            "changed": list(map(name, self.changed)),
+            "moved": [{"from": name(old), "to": name(new)} for old, new in self.moved],
+            "removed": list(map(name, self.removed)),
             "skipped": [
-                {"path": failure.document.path, "reason": failure.reason}
+                {"path": name(failure.document), "reason": failure.reason}
                 for failure in self.skipped
             ],
-            "remarks": [{"path": id.path, "remark": remark} for id, remark in self.remarks],
+            "remarks": [{"path": name(id), "remark": remark} for id, remark in self.remarks],
             "folder": self.folder,
             "documents": self.index.documents,
             "chunks": self.index.chunks,

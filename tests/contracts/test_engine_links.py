@@ -107,13 +107,18 @@ def test_a_link_prefers_its_own_folder(engine: Engine) -> None:
         ]
 
 
-def test_keys_resolve_without_a_link(engine: Engine) -> None:
-    put(engine, entry("a/b.md", "x", names=[Name("über", NameStrength.ALIAS), *names_of("a/b.md")]))
+def test_a_name_means_all_documents_that_have_it_in_its_strongest_form(engine: Engine) -> None:
+    put(
+        engine,
+        entry("a/b.md", "x", names=[Name("über", NameStrength.ALIAS), *names_of("a/b.md")]),
+        entry("c/b.md", "y", names=[*names_of("c/b.md")]),
+        entry("d.md", "z", names=[Name("b", NameStrength.ALIAS)]),
+    )
     with engine.snapshot() as snapshot:
-        assert snapshot.links.resolve(["nothing", "b"], "docs") == id_of("a/b.md")
-        assert snapshot.links.resolve(["über"], "elsewhere") == id_of("a/b.md")
-        assert snapshot.links.resolve(["nothing"], "docs") is None
-        assert snapshot.links.resolve([], "docs") is None
+        assert snapshot.links.named("b") == [id_of("a/b.md"), id_of("c/b.md")]
+        assert snapshot.links.named("a/b") == [id_of("a/b.md")]
+        assert snapshot.links.named("über") == [id_of("a/b.md")]
+        assert snapshot.links.named("nothing") == []
 
 
 def test_neighbours_are_in_both_directions_without_the_document_itself(engine: Engine) -> None:

@@ -305,7 +305,7 @@ def brute_force(
     for each in entries:
         document = each.document
         if not (
-            all(document.id.path.startswith(glob.removesuffix("**")) for glob in filters.paths)
+            all(document.id.path.startswith(str(glob).removesuffix("**")) for glob in filters.paths)
             and (not filters.tags or set(filters.tags) & set(document.tags))
             and (filters.after is None or (document.date or "") >= filters.after)
         ):

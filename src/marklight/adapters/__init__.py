@@ -23,13 +23,10 @@ def needs_extra(extra: str) -> Iterator[None]:
 
 def citations(answer: Answer) -> list[tuple[str, dict[str, Any]]]:
     """Return the text and the metadata of each result; `source` is its place for readers, such as `guide.md:10-24`."""
-    several = answer.several_collections
     citations = []
     for result in answer.to_dict()["results"]:
         content = result.pop("content")
-        first, last = result["lines"]
-        folder = f"{result['collection']}/" if several else ""
-        source = f"{folder}{result['path']}:{first}-{last}"
+        source = result.pop("ref")
         # Context levels and the explanation of the score do not describe the passage.
         metadata = {key: value for key, value in result.items() if key not in ("levels", "why")}
         citations.append((content, {"source": source, **metadata}))

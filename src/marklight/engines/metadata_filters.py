@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from marklight.errors import UsageError
-from marklight.model import Document, FileState, bounded_key, digest, normalize_key
-from marklight.query import Filters
+from marklight.model import Document, DocumentId, FileState, bounded_key, digest, normalize_key
+from marklight.query import Filters, PathPattern
 from marklight.text import fold
 
 MetadataPair = tuple[str, str]
@@ -270,6 +270,23 @@ def in_folders(collection: str, path: str, parts: Iterable[tuple[str, str]]) -> 
     return any(
         collection == owner and (not folder or path.startswith(f"{folder}/"))
         for owner, folder in parts
+    )
+
+
+def globs_by_collection(patterns: Iterable[PathPattern]) -> dict[str | None, list[str]]:
+    """Group patterns of paths by their collection; None for those that apply to all."""
+    groups: dict[str | None, list[str]] = {}
+    for pattern in patterns:
+        owner, glob = (None, pattern) if isinstance(pattern, str) else pattern
+        groups.setdefault(owner, []).append(glob)
+    return groups
+
+
+def matches_any_path(document: DocumentId, patterns: Iterable[PathPattern]) -> bool:
+    """Return True if one of these patterns matches the path of a document."""
+    return any(
+        owner in (None, document.collection) and matches_any_glob(document.path, globs)
+        for owner, globs in globs_by_collection(patterns).items()
     )
 
 

@@ -117,6 +117,13 @@ def resolve_link(
     return best[-1] if best else None
 
 
+def strongest(candidates: Iterable[LinkCandidate]) -> list[DocumentId]:
+    """Return the documents with the strongest of some names, ordered by id."""
+    named = list(candidates)
+    best = min((each.strength for each in named), default=None)
+    return sorted({each.document for each in named if each.strength == best})
+
+
 def _is_near(candidate: LinkCandidate, folder: str | None) -> bool:
     """Return True if the key is the path of a document relative to a folder."""
     if folder is None or candidate.strength is NameStrength.ALIAS:

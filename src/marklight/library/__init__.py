@@ -21,7 +21,13 @@ from marklight.library.model_selection import ModelSelection
 from marklight.library.refresh import IndexUpdater, RefreshResult, ScanCursor
 from marklight.library.search import search as search_documents
 from marklight.library.settings_tables import Index, Serve, Terminal
-from marklight.library.validation import CommitFlags, CommitRequest, SearchFlags, SearchRequest
+from marklight.library.validation import (
+    CommitFlags,
+    CommitRequest,
+    SearchFlags,
+    SearchRequest,
+    path_alias,
+)
 from marklight.once import once, pop_cached
 from marklight.place import Place, index_address, locate, nested_libraries, resolve_path
 from marklight.ports import Engine, LanguageModel, Progress, never_cancelled, no_progress
@@ -333,6 +339,7 @@ class Library:
 
         return ignored(self, path)
 
+    @path_alias
     def get(
         self,
         ref: str,
@@ -343,26 +350,28 @@ class Library:
         near: Path | None = None,
         progress: Progress = no_progress,
     ) -> Extract:
-        """Return a document or a part of it: path or title, path#heading, path:10-40 or a passage's id.
+        """Return a document or a part of it: any place as printed, a path or title, or a passage's id.
 
-        A path is relative to its collection or to the folder `near`. With a level, such as `section`, return
-        that much around the passage. With a collection, only an exact path in it is accepted.
+        Any path may be relative to the folder `near`. With a level, such as `section`, return that much around
+        the passage. With a collection, only an exact path in it is accepted.
         """
         from marklight.library import documents
 
         return documents.get(self, ref, level, context, collection, near, progress)
 
+    @path_alias
     def outline(
-        self, path: str, *, near: Path | None = None, progress: Progress = no_progress
+        self, ref: str, *, near: Path | None = None, progress: Progress = no_progress
     ) -> Outline:
         """Return the headings of a document."""
         from marklight.library import documents
 
-        return documents.outline(self, path, near, progress)
+        return documents.outline(self, ref, near, progress)
 
+    @path_alias
     def page(
         self,
-        path: str,
+        ref: str,
         *,
         line: int = 1,
         near: Path | None = None,
@@ -371,11 +380,12 @@ class Library:
         """Return a document as safe HTML; of a very long one the part around a line."""
         from marklight.library import documents
 
-        return documents.page(self, path, line, near, progress)
+        return documents.page(self, ref, line, near, progress)
 
+    @path_alias
     def links(
         self,
-        path: str | None = None,
+        ref: str | None = None,
         *,
         limit: int = 100,
         near: Path | None = None,
@@ -384,11 +394,12 @@ class Library:
         """Return the links to and from a document; without one, unresolved links and orphans of the library."""
         from marklight.library import documents
 
-        return documents.links(self, path, limit, near, progress)
+        return documents.links(self, ref, limit, near, progress)
 
+    @path_alias
     def related(
         self,
-        path: str,
+        ref: str,
         *,
         limit: int = 10,
         near: Path | None = None,
@@ -397,11 +408,12 @@ class Library:
         """Return the documents most related to a document, each with the reasons."""
         from marklight.library import documents
 
-        return documents.related(self, path, limit, near, progress)
+        return documents.related(self, ref, limit, near, progress)
 
+    @path_alias
     def graph(
         self,
-        path: str | None = None,
+        ref: str | None = None,
         *,
         depth: int = 1,
         limit: int = 100,
@@ -411,7 +423,16 @@ class Library:
         """Return the link graph around a document; without one, of the documents with the most links."""
         from marklight.library import documents
 
-        return documents.graph(self, path, depth, limit, near, progress)
+        return documents.graph(self, ref, depth, limit, near, progress)
+
+    @path_alias
+    def resolve(
+        self, ref: str, *, near: Path | None = None, progress: Progress = no_progress
+    ) -> DocumentList:
+        """Return the document that a reference means, or all documents that match a glob."""
+        from marklight.library import documents
+
+        return documents.resolve(self, ref, near, progress)
 
     def documents(self, *, like: str = "", after: str = "", limit: int = 100) -> DocumentList:
         """Return the indexed documents, paginated: `after` is the value of `next` of the page before.

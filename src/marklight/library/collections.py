@@ -1,19 +1,16 @@
-"""Files of the collections on disk: existence, changes since indexing, and the document that a path means."""
+"""Files of the collections on disk: existence, changes since indexing, and the document of a file."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from marklight.errors import NotFound, Refused, UsageError
-from marklight.model import Document, DocumentId, FileState
-from marklight.ports import IndexedFile, Snapshot
+from marklight.model import DocumentId, FileState
+from marklight.ports import IndexedFile
 from marklight.text import digest
-
-FindDocument = Callable[[str], Document | None]
-"""Finds a document by its name."""
 
 
 def collection_of(collections: Mapping[str, Path], folder: Path) -> str:
@@ -41,6 +38,11 @@ class CollectionFiles:
     collections: Mapping[str, Path]
     shared: bool = False
     """True if other machines use the index too: it may contain documents whose files are not on this one."""
+
+    @property
+    def several(self) -> bool:
+        """Return true if places are printed with their collection, because there are several."""
+        return len(self.collections) > 1
 
     def exists(self, id: DocumentId) -> bool:
         """Return true if the file of a document exists, or may exist on another machine."""
@@ -114,51 +116,24 @@ class CollectionFiles:
             if not os.path.isdir(folder)
         ]
 
-    def finder(
-        self,
-        snapshot: Snapshot,
-        folder: Path | None,
-        unindexed: Callable[[DocumentId], None] = lambda _: None,
-    ) -> FindDocument:
-        """Return a function that finds a document by name, first as a path relative to a folder; `unindexed` gets files that are not indexed."""
-        from marklight.search.reference import find_document
+    def document_id(self, path: Path) -> DocumentId | None:
+        """Return the id of the document at an absolute path, by its text; None if the path is in no collection.
 
-        def find(name: str) -> Document | None:
-            id = self._document_id(folder / name) if folder is not None else None
-            document = (snapshot.documents.get(id) if id else None) or find_document(name, snapshot)
-            if document:
-                self.check_exists(document.id)
-            else:
-                others = (self._document_id(root / name) for root in self.collections.values())
-                for candidate in filter(None, {id, *others}):
-                    unindexed(candidate)
-            return document
-
-        return find
-
-    def exact_finder(self, snapshot: Snapshot, collection: str) -> FindDocument:
-        """Return a function that finds a document only by its exact path in a collection."""
-
-        def find(path: str) -> Document | None:
-            try:
-                f"{collection}/{path}".encode()
-            except UnicodeEncodeError:  # bytes that are not text name no document
-                return None
-            document = snapshot.documents.get(DocumentId(collection, path))
-            return document if document and self.exists(document.id) else None
-
-        return find
-
-    def _document_id(self, path: Path) -> DocumentId | None:
-        """Return the id of the document in a file; None if the file is in no collection."""
-        try:
-            file = path.resolve()
-            collection = collection_of(self.collections, file.parent)
-            if not collection or not file.is_file():
-                return None
-        except (OSError, ValueError):  # too long, or not a valid file name
+        Nothing is read from the disk: the path may come from a client that may not learn which files exist.
+        """
+        file = Path(os.path.normpath(path))
+        collection = collection_of(self.collections, file.parent)
+        if not collection:
             return None
         return DocumentId(collection, file.relative_to(self.collections[collection]).as_posix())
+
+    def file_id(self, path: Path) -> DocumentId | None:
+        """Return the id of the document in an existing file, symbolic links resolved; None if there is none."""
+        try:
+            file = path.resolve()
+            return self.document_id(file) if file.is_file() else None
+        except (OSError, ValueError, RuntimeError):  # too long, or not a valid file name
+            return None
 
 
 def shown_folder(folder: DocumentId, collections: Mapping[str, Path]) -> str:

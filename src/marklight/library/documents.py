@@ -16,16 +16,21 @@ from marklight.answer import iso_seconds
 from marklight.errors import NotFound, StoreError, UsageError
 from marklight.library.concurrency import repeat_if_lost
 from marklight.library.model_selection import model_in_use
+from marklight.library.references import References, filter_patterns
 from marklight.library.refresh import index_again, read_current, refresh_existing, stale_notice
-from marklight.library.validation import context_level, integer
+from marklight.library.validation import context_level, globs, integer
 from marklight.model import DocumentId
-from marklight.ports import IndexedFile, Progress, Snapshot
+from marklight.ports import IndexedFile, Progress
+from marklight.query import Filters
 from marklight.report import DocumentList, Extract, Graph, Links, Outline, Page, Related
-from marklight.search import reference, relations
-from marklight.search.reference import FindDocument
+from marklight.search import relations
+from marklight.search.extracts import extract_at_level
 
 if TYPE_CHECKING:
     from marklight.library import Library
+
+MAX_MATCHES = 1000
+"""Documents that a glob may mean."""
 
 Result = TypeVar("Result", bound=Extract | Outline | Page | Links | Related)
 """A result about one document."""
@@ -43,34 +48,32 @@ def get(
     """Return a document or a part of it, with as much context as the level says."""
     wanted, count = context_level(level, context)
 
-    def read(snapshot: Snapshot, find: FindDocument) -> Extract:
-        if collection is not None:
-            find = library.files.exact_finder(snapshot, collection)
-        extract = reference.resolve_reference(ref, snapshot, find)
+    def read(references: References) -> Extract:
+        extract = replace(references, collection=collection).resolve(ref).extract()
         library.files.check_exists(extract.document)
-        return reference.extract_at_level(extract, wanted, snapshot, count) if wanted else extract
+        return extract_at_level(extract, wanted, references.snapshot, count) if wanted else extract
 
     return _about_document(library, read, near, progress)
 
 
-def outline(library: Library, path: str, near: Path | None, progress: Progress) -> Outline:
+def outline(library: Library, ref: str, near: Path | None, progress: Progress) -> Outline:
     """Return the headings of a document."""
 
-    def read(snapshot: Snapshot, find: FindDocument) -> Outline:
-        document = reference.require_document(path, snapshot, find)
+    def read(references: References) -> Outline:
+        document = references.resolve(ref).document
         return Outline(document.id, tuple(document.outline))
 
     return _about_document(library, read, near, progress)
 
 
-def page(library: Library, path: str, line: int, near: Path | None, progress: Progress) -> Page:
+def page(library: Library, ref: str, line: int, near: Path | None, progress: Progress) -> Page:
     """Return a document as safe HTML; of a very long one the part around a line."""
     from marklight.ingest.render import render
 
-    several = len(library.collections) > 1
+    several = library.files.several
 
-    def read(snapshot: Snapshot, find: FindDocument) -> Page:
-        document = reference.require_document(path, snapshot, find)
+    def read(references: References) -> Page:
+        snapshot, document = references.snapshot, references.resolve(ref).document
         links = snapshot.links.outgoing(document.id)
         targets = {link.link.keys: link.target.named(several) for link in links if link.target}
         parsers = library.text_ingest.discover.parsers
@@ -92,28 +95,29 @@ def page(library: Library, path: str, line: int, near: Path | None, progress: Pr
 
 
 def links(
-    library: Library, path: str | None, limit: int, near: Path | None, progress: Progress
+    library: Library, ref: str | None, limit: int, near: Path | None, progress: Progress
 ) -> Links:
     """Return the links to and from a document; without one, unresolved links and orphans of the library."""
     integer("The limit", limit, 1, relations.MAX_BACKLINKS)
 
-    def read(snapshot: Snapshot, find: FindDocument) -> Links:
-        if path is None:
+    def read(references: References) -> Links:
+        snapshot = references.snapshot
+        if ref is None:
             return relations.unresolved_and_orphans(snapshot, limit, library.files.exists)
-        id = reference.require_document(path, snapshot, find).id
+        id = references.resolve(ref).document.id
         return relations.links(id, snapshot, limit, library.files.exists)
 
     return _about_document(library, read, near, progress)
 
 
 def related(
-    library: Library, path: str, limit: int, near: Path | None, progress: Progress
+    library: Library, ref: str, limit: int, near: Path | None, progress: Progress
 ) -> Related:
     """Return the documents most related to a document: by links, shared tags and embeddings, each with the reasons."""
     integer("The limit", limit, 1, 100)
 
-    def read(snapshot: Snapshot, find: FindDocument) -> Related:
-        document = reference.require_document(path, snapshot, find)
+    def read(references: References) -> Related:
+        snapshot, document = references.snapshot, references.resolve(ref).document
         model = ""
         if library.settings["model.name"] != "none":
             model = model_in_use(snapshot, lambda: library.models.fingerprint()[0])
@@ -125,7 +129,7 @@ def related(
 @repeat_if_lost
 def graph(
     library: Library,
-    path: str | None,
+    ref: str | None,
     depth: int,
     limit: int,
     near: Path | None,
@@ -136,19 +140,38 @@ def graph(
     integer("The limit", limit, 1, relations.MAX_NODES)
     notices = refresh_existing(library, progress)
     with library.engine.snapshot() as snapshot:
-        if path is None:
+        if ref is None:
             result = relations.graph_of_best_linked(snapshot, limit, library.files.exists)
         else:
-            find = library.files.finder(snapshot, near)
-            id = reference.require_document(path, snapshot, find).id
+            references = References(library.files, snapshot, near)
+            id = references.resolve(ref).document.id
             result = relations.graph_around(id, snapshot, depth, limit, library.files.exists)
-    return replace(result, notices=notices)
+    return replace(result, several_collections=library.files.several, notices=notices)
+
+
+@repeat_if_lost
+def resolve(library: Library, ref: str, near: Path | None, progress: Progress) -> DocumentList:
+    """Return the document that a reference means, or all documents that match a glob."""
+    refresh_existing(library, progress)
+    with library.engine.snapshot() as snapshot:
+        try:
+            ids = [References(library.files, snapshot, near).resolve(ref).document.id]
+        except NotFound:
+            if not set(ref) & set("*?["):
+                raise
+            patterns = filter_patterns(globs([ref]), library.collections, (), near)
+            ids = snapshot.metadata.matching_documents(Filters(paths=patterns), MAX_MATCHES)
+            if not ids:
+                raise
+        files = snapshot.documents.files_of(ids)
+    documents = tuple((id, files[id].file) for id in ids)
+    return DocumentList(documents, len(ids), several_collections=library.files.several)
 
 
 @repeat_if_lost
 def _about_document(
     library: Library,
-    read: Callable[[Snapshot, FindDocument], Result],
+    read: Callable[[References], Result],
     near: Path | None,
     progress: Progress,
 ) -> Result:
@@ -160,7 +183,8 @@ def _about_document(
 
     def attempt() -> tuple[Result, list[DocumentId]]:
         with library.engine.snapshot() as snapshot:
-            result = read(snapshot, library.files.finder(snapshot, near, unindexed.append))
+            references = References(library.files, snapshot, near, unindexed=unindexed.append)
+            result = read(references)
             ids = [result.document] if result.document else []
             damaged[:] = snapshot.status.damaged_documents(ids)
             indexed = snapshot.documents.files_of(ids)
@@ -181,7 +205,9 @@ def _about_document(
     if damaged:
         raise StoreError(f"{damaged[0].path} is damaged in the index", "Run `marklight doctor`")
     return replace(
-        result, notices=(*notices, *elsewhere, *stale_notice(len(stale)), *result.notices)
+        result,
+        several_collections=library.files.several,
+        notices=(*notices, *elsewhere, *stale_notice(len(stale)), *result.notices),
     )
 
 
@@ -199,7 +225,8 @@ def list_documents(library: Library, like: str, after: str, limit: int) -> Docum
     """Return indexed documents in order of their ids, paginated; with `like`, the best matches of a text in paths."""
     integer("The limit", limit, 1, 1000)
     with library.engine.snapshot() as snapshot:
-        return paginate(snapshot.documents.files(), like, after, limit)
+        found = paginate(snapshot.documents.files(), like, after, limit)
+    return replace(found, several_collections=library.files.several)
 
 
 def paginate(

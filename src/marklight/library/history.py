@@ -356,10 +356,11 @@ def _path_as_files(operators: Rewrite) -> Rewrite:
         filters = query.filters
         if not filters.paths:
             return query
+        files = tuple(map(str, filters.paths))
         if filters.files:
-            also = Filters(files=filters.paths)
+            also = Filters(files=files)
             return replace(query, filters=replace(filters, paths=(), also=also))
-        return replace(query, filters=replace(filters, paths=(), files=filters.paths))
+        return replace(query, filters=replace(filters, paths=(), files=files))
 
     return rewrite
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from marklight import ownership
 from marklight.errors import ModelServerError
+from marklight.formatting import place_text
 from marklight.ingest.discover import OUTSIDE, Discover
 from marklight.library.concurrency import repeat_if_lost
 from marklight.library.history import index_history
@@ -78,6 +79,7 @@ def index(library: Library, *, rebuild: bool, history: bool | None, progress: Pr
         commits = index_history(library, history, publish, rebuild=rebuild)
     return replace(
         report,
+        several_collections=library.files.several,
         history=commits,
         index=after,
         folder=str(library.place.folder),
@@ -187,8 +189,10 @@ def status(library: Library) -> dict[str, Any]:
         "embedded": counts.embedded,
         "pending": counts.pending,
         "boilerplate": {"passages": counts.boilerplate, **shared},
-        "failed": [{**_place(failure.document), "reason": failure.reason} for failure in failures],
-        "remarks": [{**_place(id), "remark": remark} for id, remark in remarks],
+        "failed": [
+            {**_place(library, failure.document), "reason": failure.reason} for failure in failures
+        ],
+        "remarks": [{**_place(library, id), "remark": remark} for id, remark in remarks],
         "languages": {name: count for name, count in languages.items() if name in CODES},
         "generation": counts.generation,
         "model": library.settings["model.name"],
@@ -261,5 +265,6 @@ def _history_status(library: Library, fingerprint: str) -> dict[str, Any]:
     return {"history": status}
 
 
-def _place(id: DocumentId) -> dict[str, str]:
-    return {"path": id.path, "collection": id.collection}
+def _place(library: Library, id: DocumentId) -> dict[str, str]:
+    ref = place_text(id, library.files.several)
+    return {"path": id.path, "collection": id.collection, "ref": ref}

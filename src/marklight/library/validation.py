@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import wraps
 from pathlib import Path
-from typing import Any, TypedDict, TypeVar
+from typing import Any, TypedDict, TypeVar, cast
 
 from marklight.errors import UsageError
 from marklight.library.collections import collection_of, scope_of
-from marklight.query import Filters, Mode, Query
+from marklight.query import Filters, Mode, PathPattern, Query
 
 Texts = str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | None
 """One text or several."""
@@ -20,6 +21,7 @@ Day = str | date | None
 MAX_FILTER_VALUES = 500
 """Limit of the values of one filter: each is a condition on every document, and SQLite takes 1,000."""
 
+Method = TypeVar("Method", bound=Callable[..., Any])
 Value = TypeVar("Value")
 Number = TypeVar("Number", int, float)
 
@@ -133,10 +135,11 @@ class SearchRequest(Request):
         `elsewhere` are names of collections that other machines added to the index.
         """
         hypothesis = self.hypothesis
+        selected = collections(self.collection, [*known, *elsewhere])
         filters = Filters(
-            collections=collections(self.collection, [*known, *elsewhere]),
-            paths=globs(self.path),
-            exclude=globs(self.exclude),
+            collections=selected,
+            paths=path_filter(self.path, known, selected, self.near),
+            exclude=path_filter(self.exclude, known, selected, self.near),
             tags=tuple(tag.removeprefix("#") for tag in texts(self.tag)),
             where=pairs(self.where),
             after=moment(self.after),
@@ -151,6 +154,7 @@ class SearchRequest(Request):
             prefix=self.prefix,
             all=self.all,
             hypothesis="" if hypothesis is None else query_text(hypothesis, "hypothesis"),
+            collections=tuple(known) if len(known) > 1 else (),
             current_collection=collection_of(known, self.near or Path.cwd())
             if len(known) > 1
             else "",
@@ -175,6 +179,20 @@ class CommitRequest(Request):
             before=moment(self.before, last=True),
         )
         return self._query(filters)
+
+
+def path_alias(method: Method) -> Method:
+    """Accept `path` as another name of the parameter `ref`."""
+
+    @wraps(method)
+    def call(library: Any, *given: Any, **flags: Any) -> Any:
+        if "path" in flags:
+            if given or "ref" in flags:
+                raise UsageError("Both `ref` and `path` are given", "They mean the same")
+            flags["ref"] = flags.pop("path")
+        return method(library, *given, **flags)
+
+    return cast(Method, call)
 
 
 def context_level(level: str | None, context: int | None) -> tuple[str, int]:
@@ -276,6 +294,18 @@ def globs(value: Texts) -> tuple[str, ...]:
     from marklight.text.globs import validate_glob
 
     return tuple(validate_glob(pattern) for pattern in patterns)
+
+
+def path_filter(
+    value: Texts, known: Mapping[str, Path], selected: Sequence[str], near: Path | None
+) -> tuple[PathPattern, ...]:
+    """Return the patterns of a filter of documents, whose values are globs or places."""
+    patterns = globs(value)
+    if not patterns:
+        return ()
+    from marklight.library.references import filter_patterns
+
+    return filter_patterns(patterns, known, selected, near)
 
 
 def collections(value: Texts, known: Iterable[str]) -> tuple[str, ...]:

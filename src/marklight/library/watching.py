@@ -241,7 +241,8 @@ def watch(library: Library) -> Generator[Report, None, None]:
                 # In this thread, since the fingerprint of the model may have to be requested first.
                 with suppress(StoreError), library.engine.snapshot() as snapshot:
                     counts = snapshot.status.counts(library.models.fingerprint()[0])
-                    report = replace(report, index=counts)
+                    several = library.files.several
+                    report = replace(report, index=counts, several_collections=several)
                 yield report
             except Empty:
                 problem = str(watcher.to_dict()["problem"])

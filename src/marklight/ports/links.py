@@ -23,8 +23,8 @@ class LinkReader(Protocol):
     def unresolved(self) -> list[ResolvedLink]:
         """Return the links that resolve to no document."""
 
-    def resolve(self, keys: Sequence[str], collection: str) -> DocumentId | None:
-        """Return the document to which a link with these keys from this collection resolves."""
+    def named(self, key: str) -> list[DocumentId]:
+        """Return the documents with this name in its strongest form, ordered by id."""
 
     def neighbours(
         self, documents: Sequence[DocumentId], limit: int

@@ -149,7 +149,7 @@ def within_budget(answer: Answer) -> Answer:
     results = "1 result" if len(omitted) == 1 else f"{len(omitted)} results"
     change = f"{results} left out" if omitted else "the last result cut"
     places = ", ".join(
-        formatting.place(hit.chunk, answer.several_collections)
+        formatting.place_text(hit.chunk.document, answer.several_collections, hit.chunk.lines)
         for hit in (omitted or kept[-1:])[:MAX_PLACES_NAMED]
     )
     notice = f"{change} to stay within {max_tokens} tokens; `marklight get` {SHOWS_WHOLE}{places}"

@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from marklight.answer import Hit, Hits, Why
+from marklight.formatting import place_text
 from marklight.ports import Snapshot, Tools
 from marklight.query import Filters, Query
 from marklight.text import matches_phrases
@@ -24,8 +25,8 @@ def describe_filters(filters: Filters) -> str:
         *(f'"{phrase}"' for phrase in filters.phrases),
         *(f'-"{phrase}"' for phrase in filters.without),
         *_alternatives("tag", filters.tags),
-        *_alternatives("path", filters.paths),
-        *_alternatives("exclude", filters.exclude),
+        *_alternatives("path", list(map(str, filters.paths))),
+        *_alternatives("exclude", list(map(str, filters.exclude))),
         *(f"{key}:{_quoted(value)}" for key, value in filters.where),
         *_alternatives("collection", filters.collections),
         *_alternatives("lang", filters.languages),
@@ -139,9 +140,11 @@ def _suggestions(single: Filters, snapshot: Snapshot) -> Iterator[str]:
     for key, value in single.where:
         yield from _similar(value, snapshot.metadata.values(key, MAX_COMPARED), str.split)
     if single.paths:
-        files = [id.path for id in snapshot.documents.files()][:MAX_COMPARED]
+        ids = list(snapshot.documents.files())[:MAX_COMPARED]
+        several = len({id.collection for id in ids}) > 1
+        files = [place_text(id, several) for id in ids]
         folders = {str(folder) for path in files for folder in PurePosixPath(path).parents} - {"."}
-        for path in single.paths:
+        for path in map(str, single.paths):
             known = sorted(folders) + files
             yield from _similar(
                 _before_wildcards(path), known, lambda other: [PurePosixPath(other).stem]

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from marklight.formatting import place
+from marklight.formatting import place_text
 
 if TYPE_CHECKING:
     from marklight.answer import Answer, Hit, Why
@@ -161,7 +161,7 @@ def _cells(values: Mapping[str, float], names: Iterable[str]) -> Iterable[str]:
 def _result(answer: Answer, rank: int, hit: Hit) -> str:
     """Return the place of a result, then one line per step: name, value, and the formula with numbers."""
     head = f"[{rank}] {hit.score:.2f}  "
-    where = place(hit.chunk, answer.several_collections)
+    where = place_text(hit.chunk.document, answer.several_collections, hit.chunk.lines)
     lines = [head + _cut(where, max(MIN_PLACE, WIDTH - len(head)))]
     steps = [why for why in hit.why if _is_step(why)]
     width = max(len(FOUND_BY), *(len(why.stage) for why in steps)) if steps else 0

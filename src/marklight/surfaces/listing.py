@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from marklight.answer import iso_seconds
-from marklight.formatting import one_line
+from marklight.formatting import one_line, place_text
 from marklight.listing import ListedDocument, Listing
 from marklight.surfaces.render import PLAIN, Style, inline_markdown, link_target, to_json
 
@@ -22,7 +22,7 @@ def listing_as(listing: Listing, format: str, style: Style = PLAIN) -> str:
     several = listing.several_collections
     if format == "md":
         rows_md = (
-            f"- [{inline_markdown(_document_name(each, several))}]({link_target(each.document.path)})"
+            f"- [{inline_markdown(_document_name(each, several))}]({link_target(style.file(each.document))})"
             f" ({_document_facts(each)})"
             for each in listing.documents
         )
@@ -36,7 +36,8 @@ def listing_as(listing: Listing, format: str, style: Style = PLAIN) -> str:
 
 def _document_name(each: ListedDocument, several: bool, style: Style = PLAIN) -> str:
     """Return `guide/auth.md § Authentication`."""
-    path = style.link(one_line(each.document.named(several)), each.document, each.lines[0])
+    place = place_text(each.document, several)
+    path = style.place(place, each.document, each.lines[0])
     return f"{style.bold(path)} § {one_line(each.title)}" if each.title else style.bold(path)
 
 

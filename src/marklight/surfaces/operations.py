@@ -34,7 +34,7 @@ RERANK = boolean("rerank", "Rerank the best results with a cross-encoder.", None
 EXPLAIN = boolean("explain", "Add the search stages with timings, and how each score was computed.")
 SETTINGS = mapping("settings", "Settings of [search] for this call.")
 FILTERS = (
-    strings("path", "Only paths that match one of these globs: guide/** or *.md."),
+    strings("path", "Only documents at these places, or that match these globs: guide/** or *.md."),
     strings(
         "tag", "Only documents with one of these tags or a subtag, such as release/web for release."
     ),
@@ -45,7 +45,7 @@ FILTERS = (
     ),
     AFTER,
     BEFORE,
-    strings("exclude", "Exclude these files or globs."),
+    strings("exclude", "Exclude these places or globs."),
     strings("collection", "Only documents in these collections."),
 )
 SEARCH = (
@@ -100,14 +100,20 @@ COMMITS = (
     boolean("refresh", "Index new commits before searching.", True),
     SETTINGS,
 )
-DOCUMENT = string("path", "Path of the document.", required=True, maxLength=5000)
+MAX_REF = 20_000
+"""Characters of a reference: a path has at most 4,096 bytes, each at most three characters when percent-encoded."""
+
+
+def reference(description: str, *, required: bool = True) -> Parameter:
+    """Return the parameter for a document or a place in it."""
+    return string("ref", description, required=required, maxLength=MAX_REF, aliases=("path",))
+
+
+DOCUMENT = reference(
+    "The document: a path, title or place as printed, such as guide/auth.md:10-40."
+)
 GET = (
-    string(
-        "ref",
-        "A path or title, path#heading, path:10-40 or a passage ID.",
-        required=True,
-        maxLength=5000,
-    ),
+    reference("A path or title, path#heading, path:10-40, marklight:// URI or a passage ID."),
     string("level", "Context level: passage, neighbours, block, parent, section or document."),
     integer("context", "Number of passages to add before and after.", 0, 20),
     string("collection", "Collection of the path.", maxLength=1000),
@@ -118,18 +124,12 @@ PAGE = (
     integer("line", "In a very long document, the part around this line.", 1, 10**9, default=1),
 )
 LINKS = (
-    string(
-        "path",
-        "Path of the document; without it, broken links and orphans of the library.",
-        maxLength=5000,
-    ),
+    reference("The document; without it, broken links and orphans of the library.", required=False),
     integer("limit", "Maximum number of links of each kind.", 1, 1000, default=100),
 )
 RELATED = (DOCUMENT, integer("limit", "Maximum number of documents.", 1, 100, default=10))
 GRAPH = (
-    string(
-        "path", "Document in the centre; without it, the most linked documents.", maxLength=5000
-    ),
+    reference("Document in the centre; without it, the most linked documents.", required=False),
     integer("depth", "Maximum number of links from the centre.", 1, 3, default=1),
     integer("limit", "Maximum number of documents.", 1, 500, default=100),
 )
@@ -173,11 +173,12 @@ OPERATIONS: Mapping[str, Operation] = {
     ),
     "commits": Operation(COMMITS, "query", ("progress", "check_cancelled", "assignments")),
     "get": Operation(GET, "ref", ("progress", "near")),
-    "outline": Operation(OUTLINE, "path", ("progress", "near")),
-    "page": Operation(PAGE, "path", ("progress", "near")),
-    "links": Operation(LINKS, "path", ("progress", "near")),
-    "related": Operation(RELATED, "path", ("progress", "near")),
-    "graph": Operation(GRAPH, "path", ("progress", "near")),
+    "outline": Operation(OUTLINE, "ref", ("progress", "near")),
+    "page": Operation(PAGE, "ref", ("progress", "near")),
+    "links": Operation(LINKS, "ref", ("progress", "near")),
+    "related": Operation(RELATED, "ref", ("progress", "near")),
+    "graph": Operation(GRAPH, "ref", ("progress", "near")),
+    "resolve": Operation(OUTLINE, "ref", ("progress", "near")),
     "documents": Operation(DOCUMENTS),
     "tags": Operation((), convert=lambda tags: {"tags": tags}),
     "index": Operation(INDEX, context=("progress",)),

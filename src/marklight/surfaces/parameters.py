@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, NamedTuple
@@ -19,12 +21,21 @@ class Parameter(NamedTuple):
     name: str
     schema: Mapping[str, Any]
     required: bool = False
+    aliases: tuple[str, ...] = ()
+    """Other names that are accepted for it."""
 
 
-def string(name: str, description: str, *, required: bool = False, **keywords: Any) -> Parameter:
+def string(
+    name: str,
+    description: str,
+    *,
+    required: bool = False,
+    aliases: tuple[str, ...] = (),
+    **keywords: Any,
+) -> Parameter:
     """Return a parameter for a string of bounded length."""
     schema = {"type": "string", "maxLength": MAX_TEXT, "description": description}
-    return Parameter(name, {**schema, **keywords}, required)
+    return Parameter(name, {**schema, **keywords}, required, aliases)
 
 
 def strings(name: str, description: str) -> Parameter:
@@ -82,17 +93,23 @@ def parse(parameters: Sequence[Parameter], arguments: Mapping[str, Any]) -> dict
     """Return the validated arguments; raise UsageError for an unknown name or an invalid value.
 
     Null and a blank optional string count as missing, because forms and some assistants send every field.
-    A single string is accepted for a list, and KEY=VALUE strings for an object of strings, as on the command line.
+    A single string is accepted for a list, and KEY=VALUE strings for an object of strings, as on the command line;
+    a number, a list or an object as a string of JSON, because query strings and some assistants send them so.
     """
     known = {parameter.name: parameter for parameter in parameters}
-    for name in arguments:
-        if name not in known:
+    spellings = known | {alias: each for each in parameters for alias in each.aliases}
+    values: dict[str, Any] = {}
+    for name, value in arguments.items():
+        if name not in spellings:
             raise UsageError(f"No such parameter: {str(name)[:100]!r}", suggest(str(name), known))
-    values = {
-        name: _normalized(value, known[name].schema)
-        for name, value in arguments.items()
-        if value is not None and not _is_missing(value, known[name])
-    }
+        parameter = spellings[name]
+        if value is None or _is_missing(value, parameter):
+            continue
+        if parameter.name in values:
+            raise UsageError(
+                f"{parameter.name!r} is given twice", f"{name!r} is another name of it"
+            )
+        values[parameter.name] = _normalized(value, parameter.schema)
     for parameter in parameters:
         if parameter.required and parameter.name not in values:
             raise UsageError(
@@ -116,13 +133,48 @@ def _is_blank(value: Any) -> bool:
 
 def _normalized(value: Any, schema: Mapping[str, Any]) -> Any:
     kind = schema["type"]
-    if isinstance(value, str) and (kind == "array" or _has_string_values(schema)):
-        return [value]
+    if isinstance(value, str):
+        return _converted(value.strip(), schema) if kind != "string" else value
     if kind == "array" and isinstance(value, list):
-        return [item for item in value if not _is_blank(item)]
+        items = (_items(item) if isinstance(item, str) else [item] for item in value)
+        return [item for own in items for item in own if not _is_blank(item)]
     if kind == "integer" and isinstance(value, float) and value.is_integer():
         return int(value)  # JSON does not distinguish 5 and 5.0
     return value
+
+
+def _converted(text: str, schema: Mapping[str, Any]) -> Any:
+    """Convert a text to the type of a parameter if possible; the validation rejects what stays a text."""
+    kind = schema["type"]
+    if kind == "array":
+        return [item for item in _items(text) if not _is_blank(item)]
+    if kind == "integer" and _INTEGER.fullmatch(text):
+        return int(text)
+    if kind == "number" and _NUMBER.fullmatch(text):
+        return float(text)
+    if kind == "boolean":
+        return _BOOLEANS.get(text.lower(), text)
+    if kind == "object":
+        parsed = _parsed_json(text) if text.startswith("{") else None
+        if isinstance(parsed, dict):
+            return parsed
+        return [text] if _has_string_values(schema) else text
+    return text
+
+
+def _items(text: str) -> list[Any]:
+    """Return the strings of a list in JSON; any other text is the only item: `[slug].md` is a path."""
+    parsed = _parsed_json(text) if text.startswith("[") else None
+    if isinstance(parsed, list) and all(isinstance(item, str) for item in parsed):
+        return parsed
+    return [text]
+
+
+def _parsed_json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _has_string_values(schema: Mapping[str, Any]) -> bool:
@@ -178,6 +230,9 @@ _PYTHON_TYPES: Mapping[str, Any] = {
     "object": dict,
 }
 _NUMERIC = ("integer", "number")
+_INTEGER = re.compile(r"-?[0-9]{1,15}")
+_NUMBER = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,3})?")
+_BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
 _TYPE_NAMES = {
     "string": "a string",
     "integer": "an integer",

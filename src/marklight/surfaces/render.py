@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -46,6 +46,8 @@ class Style:
     """Hyperlink template with `{path}` and `{line}`; empty links to the file itself."""
     terminal: bool = False
     """True if the output goes to a terminal."""
+    near: str = ""
+    """The current folder, from which a path may also be written; empty if it does not matter."""
 
     def bold(self, text: str) -> str:
         """Return the text in bold."""
@@ -62,17 +64,46 @@ class Style:
             return text
         return hyperlink(text, folder / document.path, line, self.address)
 
+    def place(self, text: str, document: DocumentId, line: int = 1) -> str:
+        """Return a place as a hyperlink, with a slash before it if a file of the current folder has the same name."""
+        return self.link(self.rooted(text, document), document, line)
+
+    def rooted(self, text: str, document: DocumentId, *_: int) -> str:
+        """Return a place with a slash before it if a file of the current folder has the same name."""
+        folder = self.folders.get(document.collection)
+        if not self.near or folder is None:
+            return text
+        here = os.path.join(self.near, document.named(len(self.folders) > 1))
+        return f"/{text}" if _is_other_file(here, folder / document.path) else text
+
     def file(self, document: DocumentId) -> str:
         """Return the path of the document's file, relative if it is below the current folder.
 
-        A path with a leading dash gets `./` before it, so that no program takes it for an option.
+        `./` is put before a path with a leading dash, so that no program takes it for an option, and before one
+        that is also the name of another document in the library.
         """
-        folder, file = self.folders.get(document.collection), document.path
-        if folder is not None:
-            file = str(folder / document.path)
-            with suppress(ValueError, OSError):
-                file = str((folder / document.path).relative_to(Path.cwd()))
-        return f"./{file}" if file.startswith("-") else file
+        folder = self.folders.get(document.collection)
+        if folder is None:
+            return document.path
+        file = folder / document.path
+        try:
+            relative = str(file.relative_to(Path.cwd()))
+        except (ValueError, OSError):
+            return str(file)
+        owner, _, rest = relative.partition("/")
+        named = {owner: rest} if len(self.folders) > 1 else dict.fromkeys(self.folders, relative)
+        others = (
+            os.path.join(self.folders[name], path)
+            for name, path in named.items()
+            if name in self.folders
+        )
+        shared = any(_is_other_file(other, file) for other in others)
+        return f"./{relative}" if shared or relative.startswith("-") else relative
+
+
+def _is_other_file(path: str, file: Path) -> bool:
+    """Return true if a path is that of an existing file, and not of this one."""
+    return os.path.isfile(path) and not os.path.samefile(path, file) if file.exists() else False
 
 
 PLAIN = Style()
@@ -90,7 +121,11 @@ def style_for(
     wanted = not environment.get("NO_COLOR") and environment.get("TERM") != "dumb"
     escapes = color == "always" or (color == "auto" and wanted and stream.isatty())
     terminal = color == "always" or stream.isatty()
-    return Style(escapes, folders, address, terminal)
+    try:
+        near = os.getcwd()
+    except OSError:  # it was deleted
+        near = ""
+    return Style(escapes, folders, address, terminal, near)
 
 
 def hyperlink(text: str, file: Path, line: int = 1, address: str = "") -> str:
@@ -122,7 +157,7 @@ def answer_as(answer: Answer, format: str, style: Style = PLAIN) -> str:
     several = answer.several_collections
     if format == "md":
         return "\n\n".join(
-            f"### [{inline_markdown(headed_place(hit.chunk, several))}]({link_target(hit.chunk.path, hit.chunk.anchor)})"
+            f"### [{inline_markdown(headed_place(hit.chunk, several))}]({link_target(style.file(hit.chunk.document), hit.chunk.anchor)})"
             f"\n\n{quoted(hit.chunk.text)}"
             for hit in answer.hits
         )
@@ -148,9 +183,12 @@ def inline_markdown(text: str) -> str:
 
 def hit_text(rank: int, hit: Hit, several_collections: bool, style: Style = PLAIN) -> str:
     """Render a result: a header with rank, place and score, then the quoted passage."""
-    where = headed_place(hit.chunk, several_collections, style.link)
+    where = headed_place(hit.chunk, several_collections, style.place)
     head = style.bold(f"[{rank}] {where} ({hit.score:.2f})")
-    below = similar_line(hit, several_collections), linked_line(hit, several_collections)
+    below = (
+        similar_line(hit, several_collections, style.rooted),
+        linked_line(hit, several_collections, style.rooted),
+    )
     return "\n".join([head, text_of(hit.chunk), *(style.dim(line) for line in below if line)])
 
 
@@ -159,7 +197,7 @@ def nearest_text(answer: Answer, style: Style = PLAIN) -> str:
     several = answer.several_collections
     return "\n\n".join(
         style.dim(
-            f"[{rank}] {headed_place(hit.chunk, several)} ({hit.score:.2f})\n"
+            f"[{rank}] {headed_place(hit.chunk, several, style.rooted)} ({hit.score:.2f})\n"
             + quoted(shortened(hit.chunk.text.strip()))
         )
         for rank, hit in enumerate(answer.nearest, 1)
@@ -201,11 +239,12 @@ def report_text(report: Report) -> str:
     if commits is not None:
         lines.append(_history_line(commits))
     lines += [
-        one_line(f"skipped {failure.document.path}: {failure.reason}")
+        one_line(f"skipped {report.name(failure.document)}: {failure.reason}")
         for failure in report.skipped[:MAX_SKIPPED]
     ]
     lines += [
-        one_line(f"remark on {id.path}: {remark}") for id, remark in report.remarks[:MAX_REMARKS]
+        one_line(f"remark on {report.name(id)}: {remark}")
+        for id, remark in report.remarks[:MAX_REMARKS]
     ]
     more = max(0, len(report.skipped) - MAX_SKIPPED) + max(0, len(report.remarks) - MAX_REMARKS)
     if more:
@@ -229,7 +268,7 @@ def _history_line(report: Report) -> str:
 
 def extract_text(extract: Extract, style: Style = PLAIN) -> str:
     """Render a part of a document: a header with its place, then the quoted text."""
-    where = headed_place(extract, link=style.link)
+    where = headed_place(extract, extract.several_collections, style.place)
     return f"{style.bold(f'document: {where}')}\n{quoted(extract.text)}"
 
 

@@ -36,6 +36,7 @@ NOTICES = _list(TEXT, "Remarks: degraded results, omissions, problems.")
 PLACE: Mapping[str, Schema] = {
     "path": _of("string", "Path of the document, relative to its collection."),
     "collection": _of("string", "Name of the collection."),
+    "ref": _of("string", "The place, as all operations accept it."),
 }
 LEVEL = object_of({"level": TEXT, "lines": LINES, "characters": INTEGER, "tokens": INTEGER})
 LEVELS = _list(LEVEL, "Context levels of the passage and their sizes.")
@@ -231,7 +232,7 @@ LINKS = object_of(
         "more": _of("object", "Number of omitted items by list.", additionalProperties=INTEGER),
         "notices": NOTICES,
     },
-    optional=("path", "collection", "out", "in", "orphans"),
+    optional=("path", "collection", "ref", "out", "in", "orphans"),
 )
 RELATED = object_of(
     {
@@ -266,7 +267,7 @@ GRAPH = object_of(
         "more": _of("object", "Number of omitted documents.", additionalProperties=INTEGER),
         "notices": NOTICES,
     },
-    optional=("path", "collection"),
+    optional=("path", "collection", "ref"),
 )
 STATUS = object_of(
     {

@@ -137,8 +137,9 @@ def _code(sign: str) -> str:
 
 def has_too_many_wildcards(pattern: str) -> bool:
     """Return true if a pattern has more wildcards than can be matched in bounded time."""
-    names = [name for name in pattern.split("/") if name != "**"]
-    return pattern.count("**") > MAX_CROSSINGS or any(name.count("*") > MAX_STARS for name in names)
+    wild = re.sub(r"\[[^\]]+\]", "", pattern)
+    names = [name for name in wild.split("/") if name != "**"]
+    return wild.count("**") > MAX_CROSSINGS or any(name.count("*") > MAX_STARS for name in names)
 
 
 def validate_glob(pattern: str) -> str:

@@ -85,6 +85,7 @@ def test_links_as_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None
         {
             "path": "guide/tokens.md",
             "collection": "default",
+            "ref": "guide/tokens.md",
             "line": 6,
             "type": "links_to",
             "target": "tokens.md",
@@ -107,7 +108,7 @@ def test_related_prints_score_path_title_and_reasons(
     assert second.strip().startswith("links here (tests), linked from here; 1 shared tag: security")
     found = run_json(capsys, "related", "guide/auth.md")
     assert found["related"][0]["path"] == "guide/tokens.md"
-    assert set(found["related"][0]) == {"path", "collection", "title", "score", "reasons"}
+    assert set(found["related"][0]) == {"path", "collection", "ref", "title", "score", "reasons"}
 
 
 @pytest.mark.parametrize("command", ["links", "related"])

@@ -73,7 +73,7 @@ def test_search_json_has_the_documented_keys(
     assert set(answer["query"]) == {"text", "kind", "expanded_with", "filters"}
     result = answer["results"][0]
     assert set(result) == {
-        "rank", "score", "chunk_id", "path", "collection", "title", "headings", "anchor", "lines",
+        "rank", "score", "chunk_id", "path", "collection", "ref", "title", "headings", "anchor", "lines",
         "kind", "content", "snippet", "modified", "dated", "levels", "similar", "linked", "boilerplate",
         "why",
     }  # fmt: skip

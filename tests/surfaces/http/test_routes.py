@@ -200,15 +200,33 @@ def test_errors_are_json_with_a_matching_status(
     assert text in f"{error['message']} {error['hint']}"
 
 
-@pytest.mark.parametrize("method", ["HEAD", "OPTIONS", "TRACE", "PUT", "DELETE", "PATCH", "BREW"])
+@pytest.mark.parametrize("method", ["OPTIONS", "TRACE", "PUT", "DELETE", "PATCH", "BREW"])
 def test_an_unsupported_method_gets_405_with_the_allowed_methods(
     served: Served, method: str
 ) -> None:
     response = served.request(method, "/api/search")
     assert response.status == 405
-    assert set(response.headers["allow"].split(", ")) == {"GET", "POST"}
-    if method != "HEAD":
-        assert response.json()["error"]["type"] == "MethodNotAllowed"
+    assert set(response.headers["allow"].split(", ")) == {"GET", "HEAD", "POST"}
+    assert response.json()["error"]["type"] == "MethodNotAllowed"
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        *("/", "/health", "/openapi.json", "/api/search?q=token", "/api/search/stream?q=token"),
+        *("/api/documents/auth.md", "/api/documents/nothing.md", "/api/status", "/api/search?q="),
+    ],
+)
+def test_head_is_answered_as_get_without_a_body(served: Served, target: str) -> None:
+    got, head = served.get(target), served.request("HEAD", target)
+    assert head.status == got.status
+    assert not head.body
+    varying = ("date", "content-length") if "/api/s" in target else ("date",)
+    assert {name: value for name, value in head.headers.items() if name not in varying} == {
+        name: value for name, value in got.headers.items() if name not in varying
+    }
+    if "content-length" in got.headers:
+        assert int(head.headers["content-length"]) > 0
 
 
 def test_every_response_has_the_security_headers(served: Served) -> None:

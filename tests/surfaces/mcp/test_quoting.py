@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marklight.answer import CHARACTERS_PER_TOKEN, Answer, Hit
-from marklight.formatting import one_line, place, visible
+from marklight.formatting import one_line, place_text, visible
 from marklight.model import DocumentId, trail
 from marklight.query import Query
 from marklight.report import Extract
@@ -48,7 +48,13 @@ def found(hits: list[Hit], notices: list[str]) -> dict[str, Any]:
 def expected(rank: int, hit: Hit) -> tuple[int, str, str, str, str]:
     headings = one_line(trail(hit.chunk.title, hit.chunk.headings))
     text = visible(hit.chunk.text.strip())
-    return rank, place(hit.chunk), headings, f"{hit.score:.2f}", text
+    return (
+        rank,
+        place_text(hit.chunk.document, lines=hit.chunk.lines),
+        headings,
+        f"{hit.score:.2f}",
+        text,
+    )
 
 
 @given(hits, st.lists(names, max_size=2))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from marklight.engines.memory.state import State
-from marklight.engines.names import LinkCandidate, folder_of, resolve_link
+from marklight.engines.names import LinkCandidate, folder_of, resolve_link, strongest
 from marklight.model import DocumentId, ResolvedLink
 
 
@@ -28,18 +28,13 @@ class MemoryLinks:
     def unresolved(self) -> list[ResolvedLink]:
         return [link for link in self._links() if link.target is None]
 
-    def resolve(self, keys: Sequence[str], collection: str) -> DocumentId | None:
-        return self._resolved(keys, collection)
+    def named(self, key: str) -> list[DocumentId]:
+        return strongest(each for each in self._candidates() if each.key == key)
 
-    def _resolved(
-        self, keys: Sequence[str], collection: str, folder: str | None = None
-    ) -> DocumentId | None:
-        claims = (
-            LinkCandidate(name.key, name.strength, document.id)
-            for document in self.state.documents()
-            for name in document.names
-        )
-        return resolve_link(keys, collection, claims, folder)
+    def _candidates(self) -> Iterator[LinkCandidate]:
+        for document in self.state.documents():
+            for name in document.names:
+                yield LinkCandidate(name.key, name.strength, document.id)
 
     def neighbours(
         self, documents: Sequence[DocumentId], limit: int
@@ -67,7 +62,9 @@ class MemoryLinks:
         """Yield all links, ordered by document."""
         for id in sorted(self.state.entries):
             for link in self.state.entries[id].document.links:
-                target = self._resolved(link.keys, id.collection, folder_of(id.path))
+                target = resolve_link(
+                    link.keys, id.collection, self._candidates(), folder_of(id.path)
+                )
                 yield ResolvedLink(id, link, target)
 
     def _ends(self, id: DocumentId, limit: int) -> tuple[list[DocumentId], list[DocumentId]]:

@@ -21,6 +21,7 @@ from marklight.engines.metadata_filters import (
     in_folders,
     is_in_days,
     matches_any_glob,
+    matches_any_path,
     matching_languages,
     metadata_pairs,
     normalize_language,
@@ -250,8 +251,8 @@ def matches(state: State, chunk: Chunk, filters: Filters) -> bool:
     return (
         (not filters.collections or chunk.collection in filters.collections)
         and (not filters.within or in_folders(chunk.collection, chunk.path, filters.within))
-        and (not filters.paths or matches_any_glob(chunk.path, filters.paths))
-        and not matches_any_glob(chunk.path, filters.exclude)
+        and (not filters.paths or matches_any_path(chunk.document, filters.paths))
+        and not matches_any_path(chunk.document, filters.exclude)
         and (not filters.tags or any((TAG, normalize_tag(tag)) in known for tag in filters.tags))
         and all(fact in known for fact in required_pairs(filters))
         and (

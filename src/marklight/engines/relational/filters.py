@@ -13,6 +13,7 @@ from marklight.engines.metadata_filters import (
     TAG,
     day_range,
     file_and_author_filters,
+    globs_by_collection,
     matching_languages,
     normalize_tag,
     required_pairs,
@@ -21,7 +22,7 @@ from marklight.engines.metadata_filters import (
 from marklight.engines.relational.records import decode_texts, raises_damaged
 from marklight.engines.relational.snapshot import document_languages
 from marklight.model import DocumentId
-from marklight.query import Filters
+from marklight.query import Filters, PathPattern
 from marklight.text import ENGLISH, has_words, matches_phrases, phrase_terms
 
 if TYPE_CHECKING:
@@ -151,9 +152,10 @@ def _conditions(filters: Filters) -> tuple[list[str], list[Any]]:
         ]
         add(f"({' OR '.join(parts)})", *(value for each in given for value in each))
     if filters.paths:
-        add("any_glob(d.path, ?)", list(filters.paths))
+        add(*_path_condition(filters.paths))
     if filters.exclude:
-        add("NOT any_glob(d.path, ?)", list(filters.exclude))
+        condition, *given_globs = _path_condition(filters.exclude)
+        add(f"NOT {condition}", *given_globs)
     has_pair = "d.row IN (SELECT document FROM metadata WHERE key = ? AND value"
     if filters.tags:
         tags = [normalize_tag(tag) for tag in filters.tags]
@@ -185,6 +187,20 @@ def _conditions(filters: Filters) -> tuple[list[str], list[Any]]:
         conditions += others
         values += given_values
     return conditions, values
+
+
+def _path_condition(patterns: Sequence[PathPattern]) -> list[Any]:
+    """Return the SQL condition that a pattern matches the path of a document `d`, and its parameters."""
+    conditions: list[str] = []
+    values: list[Any] = []
+    for collection, globs in globs_by_collection(patterns).items():
+        if collection is None:
+            conditions.append("any_glob(d.path, ?)")
+        else:
+            conditions.append("(d.collection = ? AND any_glob(d.path, ?))")
+            values.append(collection)
+        values.append(globs)
+    return [f"({' OR '.join(conditions)})", *values]
 
 
 _HAS_DATE = "substr(d.date, 1, 1) BETWEEN '0' AND '9'"

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from marklight.engines.names import LinkCandidate, folder_of, resolve_link
+from marklight.engines.names import LinkCandidate, folder_of, resolve_link, strongest
 from marklight.engines.relational import records
 from marklight.engines.relational.documents import GIVEN_DOCUMENTS, document_row
 from marklight.engines.relational.records import decode_texts
@@ -76,10 +76,9 @@ def unresolved(session: Session) -> list[ResolvedLink]:
     return [ResolvedLink(DocumentId(*row[:2]), records.link(row[2:]), None) for row in rows]
 
 
-def resolve(session: Session, keys: Sequence[str], collection: str) -> DocumentId | None:
-    """Return the document to which a link with these keys from this collection resolves."""
-    named = _candidates(session, keys)
-    return resolve_link(keys, collection, (each for key in named for each in named[key]))
+def named(session: Session, key: str) -> list[DocumentId]:
+    """Return the documents with this name in its strongest form, ordered by id."""
+    return strongest(_candidates(session, [key]).get(key, ()))
 
 
 class Targets:

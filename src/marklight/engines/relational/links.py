@@ -55,10 +55,10 @@ class RelationalLinks:
 
         return link_resolution.unresolved(self._session)
 
-    def resolve(self, keys: Sequence[str], collection: str) -> DocumentId | None:
+    def named(self, key: str) -> list[DocumentId]:
         from marklight.engines.relational import link_resolution
 
-        return link_resolution.resolve(self._session, keys, collection)
+        return link_resolution.named(self._session, key)
 
     def neighbours(
         self, documents: Sequence[DocumentId], limit: int

@@ -25,7 +25,6 @@ MIN_EXCLUDED_LETTERS = 3
 """Letters of a word to exclude: `-f` and `-rf` are options of a command."""
 _FIELDS = {
     "tag": "tags",
-    "path": "paths",
     "collection": "collections",
     "lang": "languages",
     "language": "languages",
@@ -64,7 +63,7 @@ class Operators:
                 f"More than {MAX_OPERATORS} words of the query look like filters, so all are searched as text"
             )
             return query
-        parsed = _Parsed(tools, unfinished=query.text if query.prefix else "")
+        parsed = _Parsed(tools, query.text if query.prefix else "", query.collections)
         # An operator is replaced by a space, a phrase by its words.
         text = _OPERATOR.sub(parsed.substitute, query.text)
         if parsed.absent and query_terms(_OPERATOR.sub(" ", query.text)):
@@ -103,6 +102,8 @@ class _Parsed:
     tools: Tools
     unfinished: str = ""
     """The query while it is typed: its last tag may be one that does not exist yet."""
+    collections: tuple[str, ...] = ()
+    """Names that a path may begin with."""
     filters: Filters = field(default_factory=Filters)
     values: list[str] = field(default_factory=list)
     """Values of filters, which are searched for if the query has no other words."""
@@ -164,6 +165,12 @@ class _Parsed:
                 return False  # `after:lunch` is text
             more = Filters(after=day) if key == "after" else Filters(before=day)
             self.filters = _combined(self.filters, more)
+        elif key == "path":
+            from marklight.reference import path_patterns
+            from marklight.text.globs import validate_glob
+
+            for pattern in path_patterns(validate_glob(value), self.collections):
+                self.add("paths", pattern)
         elif key in _FIELDS:
             self.add(_FIELDS[key], self._checked(key, value))
         elif key in ("author", "category") or self.tools.snapshot.metadata.has_key(key):
@@ -177,10 +184,6 @@ class _Parsed:
         return True
 
     def _checked(self, key: str, value: str) -> str:
-        if key == "path":
-            from marklight.text.globs import validate_glob
-
-            return validate_glob(value)
         if key == "tag":
             return value.removeprefix("#")
         listed = self.tools.snapshot.metadata.matching_documents

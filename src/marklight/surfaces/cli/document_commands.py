@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from marklight.formatting import one_line, without_controls
-from marklight.formatting import path as path_text
-from marklight.place import around, is_other_folder
+from marklight.errors import NotFound
+from marklight.formatting import one_line, place_text, without_controls
+from marklight.place import did_you_mean, is_library, locate, similar_entries
 from marklight.surfaces import render
 from marklight.surfaces.cli.options import (
     AS_JSON,
     COLOR,
     SET,
     completer,
+    current_folder,
     in_library,
     open_library,
     style_of,
@@ -60,7 +62,7 @@ def get(
         open_library(around(folder, reference), assignments) as library,
         Bar(library.place.folder) as bar,
     ):
-        extract = library.get(reference, near=Path.cwd(), progress=bar, **options)
+        extract = library.get(reference, near=current_folder(), progress=bar, **options)
     for notice in extract.notices:
         note(notice)
     if len(extract.levels) > 1 and not as_json:
@@ -88,7 +90,7 @@ def outline(document: str, folder: Path | None, as_json: bool, assignments: tupl
         open_library(around(folder, document), assignments) as library,
         Bar(library.place.folder) as bar,
     ):
-        found = library.outline(document, near=Path.cwd(), progress=bar)
+        found = library.outline(document, near=current_folder(), progress=bar)
     for notice in found.notices:
         note(notice)
     if as_json:
@@ -118,18 +120,18 @@ def links(
 
     Without DOCUMENT, list the broken links of the library and the documents without links.
     """
-    if folder is None and document and is_other_folder(document):
+    if folder is None and document and _is_other_folder(document):
         folder, document = Path(document), None
     with (
         open_library(around(folder, document or ""), assignments) as library,
         Bar(library.place.folder) as bar,
     ):
-        found = library.links(document, limit=limit, near=Path.cwd(), progress=bar)
+        found = library.links(document, limit=limit, near=current_folder(), progress=bar)
     for notice in found.notices:
         note(notice)
     if as_json:
         show_json(found.to_dict())
-    elif text := links_text(found, len(library.collections) > 1, style_of(library)):
+    elif text := links_text(found, style_of(library)):
         show(text)
     else:
         note("No links" if document else "No broken links and no documents without links")
@@ -157,46 +159,49 @@ def related(
         open_library(around(folder, document), assignments) as library,
         Bar(library.place.folder) as bar,
     ):
-        found = library.related(document, limit=limit, near=Path.cwd(), progress=bar)
+        found = library.related(document, limit=limit, near=current_folder(), progress=bar)
     for notice in found.notices:
         note(notice)
     if as_json:
         show_json(found.to_dict())
     elif found.relatives:
-        show(related_text(found, len(library.collections) > 1, style_of(library)))
+        show(related_text(found, style_of(library)))
     else:
-        note(f"No document is related to {found.document.path}")
+        place = place_text(found.document, found.several_collections)
+        note(f"No document is related to {place}")
     return 0 if found.relatives else 1
 
 
-def links_text(links: Links, several_collections: bool = False, style: Style = PLAIN) -> str:
+def links_text(links: Links, style: Style = PLAIN) -> str:
     """Render lists of links; for a whole library, broken links and orphans."""
 
-    def path(id: DocumentId, line: int | None = None) -> str:
-        name = path_text(id, several_collections)
-        return style.link(name if line is None else f"{name}:{line}", id, line or 1)
+    def place(id: DocumentId, line: int | None = None, fragment: str = "") -> str:
+        lines = () if line is None else (line,)
+        return style.place(
+            place_text(id, links.several_collections, lines, fragment), id, line or 1
+        )
 
     def outgoing(resolved: ResolvedLink) -> str:
         assert resolved.target
-        target = path(resolved.target) + _fragment(resolved)
         line = f":{resolved.link.line}"
         return (
-            f"{' ' * (6 - len(line))}{style.link(line, resolved.source)}  {target}{_type(resolved)}"
+            f"{' ' * (6 - len(line))}{style.link(line, resolved.source)}"
+            f"  {place(resolved.target, fragment=resolved.link.fragment)}{_type(resolved)}"
         )
 
     def incoming(resolved: ResolvedLink) -> str:
         section = f"  {_fragment(resolved)}" if resolved.link.fragment else ""
-        return f"{path(resolved.source, resolved.link.line)}{section}{_type(resolved)}"
+        return f"{place(resolved.source, resolved.link.line)}{section}{_type(resolved)}"
 
     def broken(resolved: ResolvedLink) -> str:
-        where = path(resolved.source, resolved.link.line)
+        where = place(resolved.source, resolved.link.line)
         return f"{where}  {one_line(resolved.link.target)}{_fragment(resolved)}{_type(resolved)}"
 
     lists: list[tuple[str, str, list[str]]] = [
         ("links to", "out", list(map(outgoing, links.out))),
         ("linked from", "in", list(map(incoming, links.back))),
         ("broken links", "unresolved", list(map(broken, links.unresolved))),
-        ("documents without links", "orphans", list(map(path, links.orphans))),
+        ("documents without links", "orphans", list(map(place, links.orphans))),
     ]
     parts = []
     for name, key, rows in lists:
@@ -208,11 +213,12 @@ def links_text(links: Links, several_collections: bool = False, style: Style = P
     return "\n\n".join(parts)
 
 
-def related_text(related: Related, several_collections: bool = False, style: Style = PLAIN) -> str:
+def related_text(related: Related, style: Style = PLAIN) -> str:
     """Render each related document with its score, and the reasons below it."""
     rows = []
     for relative in related.relatives:
-        name = style.link(path_text(relative.document, several_collections), relative.document)
+        place = place_text(relative.document, related.several_collections)
+        name = style.place(place, relative.document)
         title = f"  {one_line(relative.title)}" if relative.title else ""
         rows.append(f"{relative.score:.2f}  {style.bold(name)}{title}")
         rows.append(f"      {one_line('; '.join(relative.reasons))}")
@@ -227,3 +233,44 @@ def _type(resolved: ResolvedLink) -> str:
     """Return the type of a typed link, such as `supersedes`."""
     type = resolved.link.type.value
     return "" if type == "links_to" else f"  ({type})"
+
+
+def around(folder: Path | None, reference: str) -> Path | None:
+    """Return the folder to locate the library of a document from; None for that of the current folder.
+
+    A path of a file elsewhere selects the library around the file. Raise `NotFound` for a mistyped path.
+    """
+    from marklight.reference import readings
+
+    if folder is not None or not reference:
+        return folder
+    inside = is_library(locate(None).folder)
+    # A file name may contain `#` and `:` as well.
+    paths = [_expanded(reading.name) for reading in readings(reference) if not reading.exact]
+    for path in paths:
+        if os.path.isfile(path):
+            found = locate(path.absolute().parent).folder
+            return None if inside and not (path.is_absolute() and is_library(found)) else found
+    for path in paths[-1:]:
+        similar = similar_entries(path) if path.is_absolute() or not inside else []
+        # Inside a library, `/guide/auth.md` may be a path from its root.
+        if similar or (
+            path.is_absolute()
+            and (not inside or (len(path.parts) > 2 and os.path.exists(path.parent)))
+        ):
+            raise NotFound(f"No such file: {path}", did_you_mean(path))
+    return None
+
+
+def _expanded(written: str) -> Path:
+    """Return a path with `~` expanded, where its user exists."""
+    try:
+        return Path(written).expanduser()
+    except RuntimeError:
+        return Path(written)
+
+
+def _is_other_folder(name: str) -> bool:
+    """Return true for the path of a folder that cannot be the name of a document of the current library."""
+    path = _expanded(name)
+    return os.path.isdir(path) and (path.is_absolute() or not is_library(locate(None).folder))

@@ -126,11 +126,11 @@ def _watch(
 def batch_line(report: Report) -> str:
     """Render a batch of changes as one line with the paths."""
     kinds = {
-        "added": [id.path for id in report.added],
-        "changed": [id.path for id in report.changed],
-        "moved": [f"{old.path} → {new.path}" for old, new in report.moved],
-        "removed": [id.path for id in report.removed],
-        "skipped": [f"{each.document.path} ({each.reason})" for each in report.skipped],
+        "added": list(map(report.name, report.added)),
+        "changed": list(map(report.name, report.changed)),
+        "moved": [f"{report.name(old)} → {report.name(new)}" for old, new in report.moved],
+        "removed": list(map(report.name, report.removed)),
+        "skipped": [f"{report.name(each.document)} ({each.reason})" for each in report.skipped],
     }
     parts = []
     for kind, names in kinds.items():

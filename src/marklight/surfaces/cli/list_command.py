@@ -18,6 +18,7 @@ from marklight.surfaces.cli.options import (
     MODE,
     SET,
     confirm_first_run,
+    current_folder,
     filter_options,
     in_library,
     open_library,
@@ -125,7 +126,7 @@ def _list(
     ):
         if options["refresh"]:
             confirm_first_run(library)
-        listing = library.list_documents(query, progress=bar, **options)
+        listing = library.list_documents(query, near=current_folder(), progress=bar, **options)
     for notice in listing.notices:
         note(notice)
     if listing.documents or format == "json":

@@ -130,6 +130,14 @@ COLOR = click.option(
 )
 
 
+def current_folder() -> Path | None:
+    """Return the current folder; None if it was deleted."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        return None
+
+
 IN_PATH = click.option(
     "--in", "folder", type=click.Path(path_type=Path), metavar="PATH", help="Same as PATH."
 )

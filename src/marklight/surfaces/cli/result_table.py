@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from marklight.answer import Hit
-from marklight.formatting import QUOTE, one_line, place
+from marklight.formatting import QUOTE, one_line, place_text
 from marklight.model import trail
 from marklight.surfaces.cli.output import cut, cut_left, display_width
 from marklight.surfaces.render import PLAIN, Style
@@ -29,7 +29,7 @@ def result_table(
     style: Style = PLAIN,
 ) -> str:
     """Render two lines a result: rank, score, kind, place and headings; below, a quoted preview."""
-    places = [place(hit.chunk, several_collections) for hit in hits]
+    places = [place_text(hit.chunk.document, several_collections, hit.chunk.lines) for hit in hits]
     heads = [
         f"{rank:>3}  {hit.score:.2f}  {hit.chunk.kind:<5}  " for rank, hit in enumerate(hits, first)
     ]

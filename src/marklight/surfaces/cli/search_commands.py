@@ -26,6 +26,7 @@ from marklight.surfaces.cli.options import (
     SET,
     SHOW_ALL,
     confirm_first_run,
+    current_folder,
     filter_options,
     in_library,
     open_library,
@@ -130,7 +131,14 @@ def search(
     ):
         if not no_refresh:
             confirm_first_run(library)
-        answer = library.search(query, path=paths, refresh=not no_refresh, progress=bar, **options)
+        answer = library.search(
+            query,
+            path=paths,
+            refresh=not no_refresh,
+            near=current_folder(),
+            progress=bar,
+            **options,
+        )
     for notice in answer.notices:
         note(notice)
     if answer.hits or format == "json":

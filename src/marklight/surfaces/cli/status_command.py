@@ -146,7 +146,7 @@ def _remarks(values: Mapping[str, Any]) -> Iterator[str]:
     """Return a line for each failure and remark, at most `MAX_REMARKS` of each kind."""
     commits = values.get("history", {"failed": [], "remarks": []})
     kinds = [
-        [f"could not be read: {each['path']}: {each['reason']}" for each in values["failed"]],
+        [f"could not be read: {each['ref']}: {each['reason']}" for each in values["failed"]],
         [
             f"not embedded: {each['path']}: {each['reason']}"
             for each in values.get("queue", {}).get("failures", ())
@@ -156,7 +156,7 @@ def _remarks(values: Mapping[str, Any]) -> Iterator[str]:
             for each in commits["failed"]
         ],
         [f"remark on commit {each['commit'][:7]}: {each['remark']}" for each in commits["remarks"]],
-        [f"remark on {each['path']}: {each['remark']}" for each in values["remarks"]],
+        [f"remark on {each['ref']}: {each['remark']}" for each in values["remarks"]],
     ]
     for lines in kinds:
         yield from (f"  {line}" for line in lines[:MAX_REMARKS])

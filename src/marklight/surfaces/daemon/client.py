@@ -143,19 +143,19 @@ class RemoteLibrary:
         extract: Extract = self._call("get", {"ref": ref}, options)
         return extract
 
-    def outline(self, path: str, **options: Any) -> Outline:
+    def outline(self, ref: str, **options: Any) -> Outline:
         """Call `Library.outline`."""
-        outline: Outline = self._call("outline", {"path": path}, options)
+        outline: Outline = self._call("outline", {"ref": ref}, options)
         return outline
 
-    def links(self, path: str | None = None, **options: Any) -> Links:
+    def links(self, ref: str | None = None, **options: Any) -> Links:
         """Call `Library.links`."""
-        links: Links = self._call("links", {"path": path}, options)
+        links: Links = self._call("links", {"ref": ref}, options)
         return links
 
-    def related(self, path: str, **options: Any) -> Related:
+    def related(self, ref: str, **options: Any) -> Related:
         """Call `Library.related`."""
-        related: Related = self._call("related", {"path": path}, options)
+        related: Related = self._call("related", {"ref": ref}, options)
         return related
 
     def index(self, **options: Any) -> Report:

@@ -24,7 +24,7 @@ from marklight.surfaces.http.errors import ErrorResponses, error_response, json_
 from marklight.surfaces.http.openapi import describe
 from marklight.surfaces.http.request_guard import RequestGuard, RequestLimits, SecurityHeaders
 from marklight.surfaces.http.request_parsing import parse_query
-from marklight.surfaces.http.routes import Api, route
+from marklight.surfaces.http.routes import Api
 from marklight.surfaces.http.session_routing import SessionRouting, WorkerProcesses
 from marklight.surfaces.mcp.server import LibraryServer, make_server
 from marklight.surfaces.mcp.streamable_http import make_streamable
@@ -67,8 +67,8 @@ def make_app(
     app = Starlette(
         routes=[
             *Api(host).routes(),
-            route("/openapi.json", _openapi_endpoint(host, address), "GET"),
-            route("/mcp", mcp, "POST", "GET", "DELETE"),
+            Route("/openapi.json", _openapi_endpoint(host, address)),
+            Route("/mcp", mcp, methods=["POST", "GET", "DELETE"]),
             *page_routes(),
         ],
         lifespan=lifespan,

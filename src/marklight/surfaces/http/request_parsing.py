@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 from urllib.parse import parse_qsl, unquote_to_bytes
@@ -18,9 +17,6 @@ MAX_DEPTH = 10
 """Nesting of a body; settings have three levels."""
 MAX_VALUES = 5000
 """Values in a query string, all lists together."""
-INTEGER = re.compile(r"-?[0-9]{1,15}")
-NUMBER = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,3})?")
-BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
 
 
 async def parse_body(request: Request) -> dict[str, Any]:
@@ -46,7 +42,7 @@ async def parse_body(request: Request) -> dict[str, Any]:
 
 
 def parse_query(request: Request, parameters: Sequence[Parameter]) -> dict[str, Any]:
-    """Return the values of the query string, converted to the types of their parameters."""
+    """Return the values of the query string; those of lists and objects may be repeated."""
     schemas = {parameter.name: parameter.schema for parameter in parameters}
     values: dict[str, Any] = {}
     for name, text in _pairs(request.scope["query_string"]):
@@ -56,7 +52,7 @@ def parse_query(request: Request, parameters: Sequence[Parameter]) -> dict[str, 
         elif name in values:
             raise UsageError(f"{name!r} is given twice", "It takes one value")
         else:
-            values[name] = _converted(text, kind)
+            values[name] = text
     return parse(parameters, values)
 
 
@@ -86,17 +82,6 @@ def _pairs(query: bytes) -> list[tuple[str, str]]:
         raise BadRequest("The query string is not valid UTF-8") from None
     except ValueError:
         raise BadRequest(f"The query string has too many values: at most {MAX_VALUES:,}") from None
-
-
-def _converted(text: str, kind: str | None) -> Any:
-    """Convert a text to its type if possible; the validation rejects what stays a text."""
-    if kind == "integer" and INTEGER.fullmatch(text):
-        return int(text)
-    if kind == "number" and NUMBER.fullmatch(text):
-        return float(text)
-    if kind == "boolean":
-        return BOOLEANS.get(text.lower(), text)
-    return text
 
 
 def _unique_keys(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:

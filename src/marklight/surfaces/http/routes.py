@@ -62,9 +62,9 @@ SEARCH = query_parameters(operations.SEARCH)
 LIST = query_parameters(operations.LIST)
 DOCUMENT_PATH = string(
     "path",
-    "Path of the document, for example guide/auth.md.",
+    "The document: its path, or a place as printed, for example guide/auth.md.",
     required=True,
-    maxLength=5000,
+    maxLength=operations.MAX_REF,
     pattern=NOT_BLANK,
 )
 EXTRACT = (
@@ -86,23 +86,23 @@ class Api:
     host: LibraryHost
 
     def routes(self) -> list[BaseRoute]:
-        """Return every route with its methods."""
+        """Return every route; HEAD is answered as GET, and the server omits the body."""
         return [
-            route("/health", self.health, "GET"),
-            route("/api/search", self.search, "GET", "POST"),
-            route("/api/search/stream", self.stream, "GET"),
-            route("/api/list", self.matching_documents, "GET", "POST"),
-            route("/api/commits", self.commits, "POST"),
-            route("/api/documents", self.documents, "GET"),
-            route(f"{DOCUMENTS}{{path:path}}", self.document, "GET"),
-            route(f"{OUTLINE}{{path:path}}", self.outline, "GET"),
-            route(f"{PAGE}{{path:path}}", self.page, "GET"),
-            route(f"{RELATED}{{path:path}}", self.related, "GET"),
-            route("/api/links", self.link_problems, "GET"),
-            route(f"{LINKS}{{path:path}}", self.links, "GET"),
-            route("/api/graph", self.graph, "GET"),
-            route("/api/tags", self.tags, "GET"),
-            route("/api/status", self.status, "GET"),
+            Route("/health", self.health),
+            Route("/api/search", self.search, methods=["GET", "POST"]),
+            Route("/api/search/stream", self.stream),
+            Route("/api/list", self.matching_documents, methods=["GET", "POST"]),
+            Route("/api/commits", self.commits, methods=["POST"]),
+            Route("/api/documents", self.documents),
+            Route(f"{DOCUMENTS}{{path:path}}", self.document),
+            Route(f"{OUTLINE}{{path:path}}", self.outline),
+            Route(f"{PAGE}{{path:path}}", self.page),
+            Route(f"{RELATED}{{path:path}}", self.related),
+            Route("/api/links", self.link_problems),
+            Route(f"{LINKS}{{path:path}}", self.links),
+            Route("/api/graph", self.graph),
+            Route("/api/tags", self.tags),
+            Route("/api/status", self.status),
         ]
 
     async def health(self, request: Request) -> Response:
@@ -194,7 +194,7 @@ class Api:
         parameters = tuple(operations.OPERATIONS[operation].parameters)
         arguments = parse_query(request, without_path(parameters))
         path = parse_path(request, prefix)
-        return await self._call(request, operation, {"path": path, **arguments})
+        return await self._call(request, operation, {"ref": path, **arguments})
 
     async def _call(
         self, request: Request, operation: str, arguments: Mapping[str, Any]
@@ -215,10 +215,3 @@ def search_arguments(
     """Return the arguments of a search in the query string."""
     arguments = parse_query(request, parameters)
     return {"query": arguments.pop("q", None), **arguments}
-
-
-def route(path: str, endpoint: Any, *methods: str) -> Route:
-    """Return a route for these methods only; Starlette would add HEAD, which does the work of GET for nothing."""
-    made = Route(path, endpoint, methods=list(methods))
-    made.methods = set(methods)
-    return made

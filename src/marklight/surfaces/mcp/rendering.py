@@ -12,9 +12,9 @@ from typing import Any
 
 from marklight.answer import CHARACTERS_PER_TOKEN
 from marklight.errors import MarklightError
-from marklight.formatting import MAX_SIMILAR, one_line, place_of, quoted
+from marklight.formatting import MAX_SIMILAR, one_line, place_text, quoted
 from marklight.library.watching import Watcher
-from marklight.model import trail
+from marklight.model import DocumentId, trail
 from marklight.surfaces.mcp.token_budget import (
     Block,
     fit,
@@ -94,8 +94,8 @@ def error_text(error: MarklightError, watcher: Watcher) -> str:
 
 def location(result: Result, several_collections: bool, lines: bool = True) -> str:
     """Return a reference such as `guide/auth.md:120-148`, which get_document accepts."""
-    path = f"{result['collection']}/{result['path']}" if several_collections else result["path"]
-    return place_of(path, result["lines"]) if lines else one_line(path)
+    document = DocumentId(result["collection"], result["path"])
+    return place_text(document, several_collections, result["lines"] if lines else ())
 
 
 def search_text(

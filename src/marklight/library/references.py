@@ -1,0 +1,291 @@
+"""Resolve references to documents: places as printed, paths, URIs, link names, titles and passage ids."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import unquote
+
+from marklight.errors import NotFound, UsageError
+from marklight.formatting import place_text
+from marklight.library.collections import CollectionFiles
+from marklight.model import Document, DocumentId
+from marklight.ports import Snapshot
+from marklight.query import CollectionGlob, Filters, PathPattern
+from marklight.reference import Reading, escape_glob, path_patterns, qualified, readings
+from marklight.report import Extract
+from marklight.search.extracts import document_extract, passage_extract
+from marklight.text import bounded_key
+
+MAX_LISTED = 20
+"""Documents that an error about an ambiguous name lists. Hand-set; not measured."""
+_PASSAGE_ID = re.compile(r"[0-9a-f]{16}")
+_WILDCARDS = re.compile(r"[*?\[]")
+
+
+class Resolved(NamedTuple):
+    """The document that a reference means, with lines or a heading, or the passage with this id."""
+
+    document: Document
+    reading: Reading
+    passage: Extract | None = None
+
+    def extract(self) -> Extract:
+        """Return the part of the document that the reference means."""
+        if self.passage:
+            return self.passage
+        return document_extract(self.document, self.reading.lines, self.reading.fragment)
+
+
+@dataclass(frozen=True, slots=True)
+class References:
+    """Resolves references to the documents of a snapshot.
+
+    A name is compared with what is printed first: the path in the library, with the collection first if there are several,
+    and the path of a file from the current folder. Then with paths in all collections, link names and titles. The first kind
+    that matches decides; if it matches several documents, the error lists them.
+    """
+
+    files: CollectionFiles
+    snapshot: Snapshot
+    near: Path | None = None
+    """The current folder of the user; None for users on other machines."""
+    collection: str | None = None
+    """The collection of an exact path; nothing else is accepted then."""
+    unindexed: Callable[[DocumentId], None] = lambda _: None
+    """Called with files that a reference may mean and that are not indexed."""
+
+    def resolve(self, reference: str) -> Resolved:
+        """Return what a reference means; raise NotFound, with suggestions or candidates, if that is not one document."""
+        if not reference.strip():
+            raise UsageError("The reference is empty", "Give a path, such as guide/auth.md")
+        if self.collection is None and _PASSAGE_ID.fullmatch(reference):
+            passage = passage_extract(reference, self.snapshot)
+            document = self.snapshot.documents.get(passage.document) if passage else None
+            if passage and document:
+                return Resolved(document, Reading(reference), passage)
+        several: NotFound | None = None
+        for reading in readings(reference):
+            try:
+                document = self._find(reading)
+            except _Ambiguous as error:
+                several = several or self._ambiguous(reading.name, error.documents)
+                continue
+            if document is not None:
+                self.files.check_exists(document.id)
+                return Resolved(document, reading)
+        raise several or self._not_found(reference)
+
+    def _find(self, reading: Reading) -> Document | None:
+        """Return the document of a name; None if there is none, `_Ambiguous` if there are several."""
+        if not _is_unicode(reading.name):
+            return None
+        for ids in self._matches(reading):
+            documents = list(filter(None, map(self.snapshot.documents.get, dict.fromkeys(ids))))
+            if len(documents) > 1:
+                raise _Ambiguous([document.id for document in documents])
+            if documents:
+                return documents[0]
+        if not reading.exact and self.collection is None:
+            for id in self._files_named(reading.name):
+                self.unindexed(id)
+        return None
+
+    def _matches(self, reading: Reading) -> Iterator[Iterable[DocumentId]]:
+        """Yield the documents that a name may mean, the strongest kind of match first."""
+        if self.collection is not None:
+            yield from ([DocumentId(self.collection, name)] for name in reading.names)
+            return
+        name = reading.name
+        here = [] if reading.exact else self._at_path(name)
+        if here and name.startswith(("./", "../")):
+            yield here
+            return
+        by_path, by_collection = self._in_library(reading.names)
+        printed, other = (
+            (by_collection, by_path) if self.files.several else (by_path, by_collection)
+        )
+        yield [*printed, *here]
+        if reading.exact:
+            return
+        yield other
+        yield self.snapshot.links.named(bounded_key(_key(name).lower()))
+        yield self._titled(name)
+        if (decoded := unquote(name)) != name and _is_unicode(decoded):
+            yield from self._matches(reading._replace(name=decoded))
+
+    def _in_library(self, names: Iterable[str]) -> tuple[list[DocumentId], list[DocumentId]]:
+        """Return the documents with a path, and those with a collection and a path; of the first name that has any."""
+        by_path: list[DocumentId] = []
+        by_collection: list[DocumentId] = []
+        for name in dict.fromkeys(each for own in names for each in (own, _key(own))):
+            by_path = by_path or self.snapshot.documents.find_by_path(name)
+            collection, _, path = name.partition("/")
+            id = DocumentId(collection, path)
+            by_collection = by_collection or list(self.snapshot.documents.files_of([id]))
+        return by_path, by_collection
+
+    def _at_path(self, name: str) -> list[DocumentId]:
+        """Return the document of a file: of an absolute path, or of one relative to the current folder."""
+        path = _expanded(name) if self.near is not None else Path(name)
+        if not path.is_absolute() and self.near is None:
+            return []
+        path = (self.near or path) / path
+        ids = [self.files.document_id(path)] if os.path.isabs(name) or _is_file(path) else []
+        if (
+            self.near is not None
+        ):  # a user of this machine, who may write it by way of a symbolic link
+            ids.append(self.files.file_id(path))
+        return list(self.snapshot.documents.files_of(filter(None, ids)))[:1]
+
+    def _files_named(self, name: str) -> set[DocumentId]:
+        """Return the ids of existing files that a name may mean."""
+        folders = [*self.files.collections.values()]
+        paths = [folder / _key(name) for folder in folders]
+        if self.near is not None:
+            paths.append(self.near / _expanded(name))
+        elif os.path.isabs(name) and self.files.document_id(Path(name)):
+            paths.append(Path(name))
+        if inside := qualified(name, self.files.collections):
+            paths.append(self.files.collections[inside[0]] / inside[1])
+        return set(filter(None, map(self.files.file_id, paths)))
+
+    def _titled(self, name: str) -> list[DocumentId]:
+        """Return the documents with exactly this title or alias."""
+        candidates = self.snapshot.documents.find_by_title(name, Filters(), MAX_LISTED + 1)
+        exact = [candidate.chunk_id for candidate in candidates if candidate.score == 1.0]
+        return sorted(set(self.snapshot.documents.owners(exact).values()))
+
+    def _ambiguous(self, name: str, documents: list[DocumentId]) -> NotFound:
+        places = [place_text(id, self.files.several) for id in documents]
+        # A name that is also a file of the current folder means a path in the library after a slash.
+        spelled = [f"/{place}" if place == _key(name) else place for place in places]
+        more = f" and {len(spelled) - MAX_LISTED} more" if len(spelled) > MAX_LISTED else ""
+        return NotFound(
+            f"Several documents are called {name!r}",
+            f"Give the path of one: {', '.join(spelled[:MAX_LISTED])}{more}",
+        )
+
+    def _not_found(self, reference: str) -> NotFound:
+        from marklight.text.suggestions import MAX_COMPARED, paths_with_words, similar_paths
+
+        name = [reading.name for reading in readings(reference)][-1]
+        several = self.files.several
+        paths = [place_text(id, several) for id in self.snapshot.documents.files()]
+        suggestions = similar_paths(name, paths) if len(paths) < MAX_COMPARED else []
+        suggestions = suggestions or paths_with_words(name, paths)
+        hint = "Use `marklight search` to find documents"
+        if suggestions:
+            hint = f"Did you mean {' or '.join(suggestions)}?"
+        return NotFound(f"No document is called {reference!r} in this library", hint)
+
+
+class _Ambiguous(Exception):
+    def __init__(self, documents: list[DocumentId]) -> None:
+        super().__init__()
+        self.documents = documents
+
+
+def _key(name: str) -> str:
+    """Return a name as a path in the library or in a collection."""
+    return name.removeprefix("./").strip("/")
+
+
+def _is_unicode(name: str) -> bool:
+    """Return false for undecodable bytes of the command line (surrogates), which no document has in its name."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in name
+
+
+def _expanded(name: str) -> Path:
+    """Return a path with `~` expanded, where its user exists."""
+    try:
+        return Path(name).expanduser()
+    except RuntimeError:
+        return Path(name)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def filter_patterns(
+    values: Iterable[str],
+    collections: Mapping[str, Path],
+    selected: Collection[str],
+    near: Path | None,
+) -> tuple[PathPattern, ...]:
+    """Return the patterns for the values of a path filter: globs, or places as `References` resolves them.
+
+    `selected` are the collections that are searched, all if it is empty: a path begins with the name of one of them, or
+    it is a path in any of them.
+    """
+    names = [name for name in collections if not selected or name in selected]
+    files = CollectionFiles(collections)
+    patterns: list[PathPattern] = []
+    for value in values:
+        patterns += _at_paths(value, files, near) or (
+            _literal(pattern, files)
+            for pattern in path_patterns(value, names if files.several else ())
+        )
+        if near is not None and (id := _file_near(value, files, near)):
+            patterns.append(CollectionGlob(id.collection, f"/{escape_glob(id.path)}"))
+    return tuple(dict.fromkeys(patterns))
+
+
+def _file_near(value: str, files: CollectionFiles, near: Path) -> DocumentId | None:
+    """Return the document of a file whose path from the current folder is given, with or without lines or a heading."""
+    paths = (near / _expanded(reading.name) for reading in readings(value) if not reading.exact)
+    return next(filter(None, map(files.file_id, paths)), None)
+
+
+def _at_paths(value: str, files: CollectionFiles, near: Path | None) -> Sequence[PathPattern]:
+    """Return the patterns for a path in the file system, which may contain wildcards; empty for any other value."""
+    patterns: list[PathPattern] = []
+    if not (os.path.isabs(value) or (near and value.startswith(("./", "../", "~")))):
+        return patterns
+    for reading in readings(value):
+        is_whole = reading.name == value
+        path = Path(os.path.normpath((near or Path()) / _expanded(reading.name)))
+        id = files.document_id(path)
+        if id is not None and path not in files.collections.values():
+            rest = id.path if is_whole else escape_glob(id.path)
+            patterns.append(CollectionGlob(id.collection, f"/{rest}"))
+        below = path.parent if path.name == "**" else path
+        if is_whole and not _WILDCARDS.search(str(below)):
+            patterns += (
+                CollectionGlob(name, "**")
+                for name, root in files.collections.items()
+                if root.is_relative_to(below)
+            )
+    return patterns
+
+
+def _literal(pattern: PathPattern, files: CollectionFiles) -> PathPattern:
+    """Return a pattern that matches only the file or folder of this name, if there is one: it may contain wildcards."""
+    glob = pattern if isinstance(pattern, str) else pattern.glob
+    if not _WILDCARDS.search(glob):
+        return pattern
+    roots = (
+        list(files.collections.values())
+        if isinstance(pattern, str)
+        else [files.collections[pattern.collection]]
+    )
+    paths = [os.path.join(root, glob.strip("/")) for root in roots]
+    if any(map(os.path.isfile, paths)):
+        literal = escape_glob(glob)
+    elif any(map(os.path.isdir, paths)):
+        literal = f"{escape_glob(glob.rstrip('/'))}/**"
+    else:
+        return pattern
+    return literal if isinstance(pattern, str) else pattern._replace(glob=literal)

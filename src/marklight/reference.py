@@ -1,0 +1,111 @@
+"""Parse references to places in documents, and the patterns of path filters.
+
+A place is what `formatting.place_text` prints: a document, with lines or a heading after it. `readings` is the only parser
+of references; it knows their syntax and no documents, so it returns every reading, the most literal first: a file may be
+called `C# notes.md`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from pathlib import PurePosixPath
+from typing import NamedTuple
+from urllib.parse import unquote
+
+from marklight.formatting import URI_ROOT, unescape
+from marklight.query import CollectionGlob, PathPattern
+
+MAX_LENGTH = 20_000
+"""Characters of a reference: a path has at most 4,096 bytes, each at most three characters when percent-encoded."""
+MAX_FRAGMENTS = 10
+"""Positions of `#` at which a reference is split: names and headings contain few."""
+
+_LINES = re.compile(r"(?P<name>.+):(?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?", re.DOTALL)
+
+
+class Reading(NamedTuple):
+    """One way to read a reference: the name of a document, and lines or a heading in it."""
+
+    name: str
+    lines: tuple[int, int] | None = None
+    fragment: str = ""
+    """A heading, its anchor, or `^block`; empty for none."""
+    exact: bool = False
+    """True if the name is the exact name of a document, not a title or a path relative to some folder."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the name with escaped characters as they are in the document's name, then as written."""
+        return tuple(dict.fromkeys((unescape(self.name), self.name)))
+
+
+def readings(reference: str) -> Iterator[Reading]:
+    """Yield the ways to read a reference: the whole as a name, then with lines or a heading at its end."""
+    if reference.startswith(URI_ROOT):
+        yield _parse_uri(reference.removeprefix(URI_ROOT))
+        return
+    yield Reading(reference)
+    if match := _LINES.fullmatch(reference):
+        yield Reading(match["name"], _line_range(match))
+    at = len(reference)
+    for _ in range(MAX_FRAGMENTS):
+        at = reference.rfind("#", 0, at)
+        if at <= 0:
+            return
+        yield Reading(reference[:at], fragment=unescape(reference[at + 1 :]))
+
+
+def _parse_uri(address: str) -> Reading:
+    """Parse a URI without its root; the characters `#` and `:` in names are percent-encoded."""
+    name, _, fragment = address.partition("#")
+    lines = None
+    if match := _LINES.fullmatch(name):
+        name, lines = match["name"], _line_range(match)
+    return Reading(unquote(name), lines, unquote(fragment), exact=True)
+
+
+def _line_range(match: re.Match[str]) -> tuple[int, int]:
+    return int(match["first"]), int(match["last"] or match["first"])
+
+
+def qualified(name: str, collections: Collection[str]) -> tuple[str, str] | None:
+    """Split a name that begins with a collection into the collection and the rest; None if it does not."""
+    collection, _, rest = name.removeprefix("./").lstrip("/").partition("/")
+    return (collection, rest) if collection in collections else None
+
+
+def path_patterns(text: str, collections: Collection[str]) -> tuple[PathPattern, ...]:
+    """Return the patterns for a value of a path filter, which is a glob or a place; any of them may match.
+
+    `collections` are the names that a path may begin with: those of the library, if it has several. A path that
+    begins with one of them means that collection, as places are printed.
+    """
+    patterns: list[PathPattern] = []
+    for reading in readings(text):
+        is_whole = reading.name == text
+        if not is_whole and not reading.exact and not _may_be_document(reading, text):
+            continue
+        for name in reading.names:
+            inside = qualified(name, collections)
+            if inside is None:
+                patterns.append(name if is_whole else f"/{escape_glob(name.lstrip('/'))}")
+            else:
+                rest = inside[1] or "**"
+                patterns.append(
+                    CollectionGlob(inside[0], f"/{rest if is_whole else escape_glob(rest)}")
+                )
+    return tuple(dict.fromkeys(patterns))
+
+
+def _may_be_document(reading: Reading, text: str) -> bool:
+    """Return false for `C` of `C# notes.md`: the whole has a file extension, and the part before the sign has none."""
+    has_extension = bool(PurePosixPath(reading.name).suffix)
+    return reading.lines is not None or has_extension or not PurePosixPath(text).suffix
+
+
+def escape_glob(path: str) -> str:
+    """Return a pattern that matches exactly this path."""
+    escaped = re.sub(r"[*?\[]", r"[\g<0>]", path)
+    # A pattern is stripped, a name is not.
+    return re.sub(r"\s$", r"[\g<0>]", escaped)
