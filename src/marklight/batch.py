@@ -53,6 +53,8 @@ class Entry:
     """Builds the tree of nodes; called by engines that store it."""
     block_digests: Mapping[int, bool] = field(default_factory=dict)
     """Digests of its blocks of text, 64 bits with sign; true for those that counted as boilerplate."""
+    replaces: str = ""
+    """Digest of the stored text that it was made from; a commit leaves it out if the index has another text by then."""
 
     @property
     def nodes(self) -> tuple[Node, ...]:

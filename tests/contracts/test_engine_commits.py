@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -95,6 +97,24 @@ def test_a_failed_commit_changes_nothing(engine: Engine) -> None:
 def test_an_empty_commit_makes_no_generation(engine: Engine) -> None:
     put(engine, entry("a.md", "words"))
     assert commit(engine, Batch()) == 1
+
+
+def test_an_entry_made_from_a_text_that_changed_is_left_out(engine: Engine) -> None:
+    old, new = entry("a.md", "one", "two"), entry("a.md", "three")
+    put(engine, old, entry("b.md", "four"))
+    again = replace(entry("a.md", "one two"), replaces=old.document.digest)
+    gone = replace(entry("c.md", "five"), replaces=entry("c.md", "five").document.digest)
+    commit(engine, Batch(entries=(again, gone)))
+    with engine.snapshot() as snapshot:
+        assert [each.text for each in snapshot.documents.chunks_of(id_of("a.md"))] == ["one two"]
+        assert snapshot.documents.get(id_of("c.md")) is None
+    put(engine, new)
+    commit(engine, Batch(entries=(again, entry("b.md", "six"))))
+    with engine.snapshot() as snapshot:
+        assert [each.text for each in snapshot.documents.chunks_of(id_of("a.md"))] == ["three"]
+        assert [each.text for each in snapshot.documents.chunks_of(id_of("b.md"))] == ["six"]
+        assert snapshot.status.counts("m").chunks == 2
+    assert engine.check() == []
 
 
 def test_everything_is_there_after_reopening(reopen: Open) -> None:

@@ -25,6 +25,33 @@ def test_pending_texts_are_distinct_and_oldest_first(engine: Engine) -> None:
         assert snapshot.vectors.pending("m", 0) == []
 
 
+def test_digests_without_a_vector_are_missing_whether_or_not_a_passage_has_them(
+    engine: Engine,
+) -> None:
+    put(engine, entry("a.md", "one", "two"))
+    commit(engine, embedding(entry("a.md", "two", "three")))
+    digests = [each.digest for each in entry("a.md", "four", "three", "one", "two").chunks]
+    with engine.snapshot() as snapshot:
+        assert snapshot.vectors.missing("m", digests) == [digests[0], digests[2]]
+        assert snapshot.vectors.missing("other", digests) == digests
+        assert snapshot.vectors.missing("m", []) == []
+
+
+def test_passages_with_the_digests_of_unused_vectors_are_found_at_once(engine: Engine) -> None:
+    old, new = entry("a.md", "one"), entry("a.md", "two", "three")
+    put(engine, old)
+    commit(engine, embedding(old))
+    commit(engine, embedding(new))
+    assert engine.count_unused_vectors() == 2
+    put(engine, new)
+    assert engine.count_unused_vectors() == 1
+    with engine.snapshot() as snapshot:
+        counts = snapshot.status.counts("m")
+        assert (counts.embedded, counts.pending) == (2, 0)
+        nearest = snapshot.vectors.search(vector("two"), "m", Filters(), 5)
+        assert {each.chunk_id for each in nearest} == {each.id for each in new.chunks}
+
+
 def test_requested_passages_are_pending_first(engine: Engine) -> None:
     one, two = entry("a.md", "one", "two", "three"), entry("b.md", "four")
     put(engine, one, two)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -213,48 +212,3 @@ def test_the_fingerprint_depends_on_the_sizes() -> None:
 def test_invalid_sizes_are_rejected(sizes: dict[str, Any]) -> None:
     with pytest.raises(SettingsError, match="Invalid chunk sizes"):
         Chunker(**sizes)
-
-
-def by_bytes(texts: Sequence[str]) -> list[int]:
-    """A tokenizer that makes one token of three bytes."""
-    return [2 + len(text.encode()) // 3 for text in texts]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        f"# Guide\n\n{paragraphs(6)}",
-        "# " + "漢字" * 140 + "\n\n## " + "😀" * 299 + "\n\n" + "漢字。" * 2000,
-        code(300),
-        "| a |\n|---|\n" + f"| {'漢' * 400} |\n" * 20,
-        "---\ntitle: " + "漢" * 299 + "\n---\n",
-        "x" * 9000,
-    ],
-)
-def test_no_passage_exceeds_the_token_limit(text: str) -> None:
-    made = Chunker()([parsed(text)], by_bytes, 256)[0]
-    assert max(by_bytes([chunk_embedding_text(chunk) for chunk in made.chunks])) <= 256
-    assert len({chunk.id for chunk in made.chunks}) == len(made.chunks)
-    assert uncovered(parsed(text), made.chunks) == []
-
-
-def test_code_within_the_token_limit_is_not_split() -> None:
-    block = "```\n" + "x = 1234567\n" * 55 + "```"  # 667 bytes, 224 tokens, and 3 for the title
-    text = f"# Guide\n\n{'Some words before it. ' * 8}\n\n{block}\n\n{'And after. ' * 8}\n"
-    made = Chunker()([parsed(text)], by_bytes, 240)[0]
-    assert block in [chunk.text for chunk in made.chunks]
-    assert uncovered(parsed(text), made.chunks) == []
-
-
-def test_tokens_are_counted_in_one_call_and_only_for_long_passages() -> None:
-    calls: list[int] = []
-
-    def count(texts: Sequence[str]) -> list[int]:
-        calls.append(len(texts))
-        return by_bytes(texts)
-
-    small = [parsed(f"# A {number}\n\nshort") for number in range(50)]
-    Chunker()(small, count, 256)
-    assert calls == []
-    Chunker()([parsed(f"# A {number}\n\n{LONG}") for number in range(50)], count, 256)
-    assert calls == [50]

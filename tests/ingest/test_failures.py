@@ -168,16 +168,6 @@ def test_an_error_of_the_chunker_is_a_failure_of_that_document_alone(
         assert stays_quiet(lib)
 
 
-def test_a_document_that_cannot_be_recut_keeps_its_passages(
-    folder: Path, engine: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with library(folder, engine=engine) as lib:
-        lib.index()
-        monkeypatch.setattr(Chunker, "__call__", failing_on("Bad"))
-        both = [DocumentId("default", name) for name in ("bad.md", "good.md")]
-        assert [entry.document.id.path for entry in lib.ingest.rechunk(both)] == ["good.md"]
-
-
 def became_a_pipe(path: Path) -> None:
     path.unlink()
     os.mkfifo(path)

@@ -26,8 +26,11 @@ def test_new_and_changed_files_are_read_and_unchanged_ones_are_not() -> None:
     assert not steps.removed
 
 
-def test_another_recipe_reads_everything_again() -> None:
-    assert plan({at("a"): OLD}, {at("a"): known()}, (), (), "other").read == (at("a"),)
+def test_unchanged_files_of_another_recipe_are_outdated_and_stay() -> None:
+    found = plan(
+        {at("a"): OLD, at("b"): NEW}, {at("a"): known(), at("b"): known()}, (), (), "other"
+    )
+    assert (found.read, found.outdated) == ((at("b"),), (at("a"),))
 
 
 def test_a_rebuild_reads_everything_again() -> None:

@@ -72,14 +72,6 @@ def test_every_word_is_in_a_passage(text: str) -> None:
     assert uncovered(made, Chunker()([made])[0].chunks) == []
 
 
-@settings(max_examples=200)
-@given(markdown, st.integers(60, 300))
-def test_the_token_limit_always_holds(text: str, limit: int) -> None:
-    made = Chunker()([parsed(text)], thirds, limit)[0]
-    assert max(thirds([chunk_embedding_text(chunk) for chunk in made.chunks])) <= limit
-    assert len({chunk.id for chunk in made.chunks}) == len(made.chunks)
-
-
 @settings(max_examples=300)
 @given(markdown)
 def test_passages_overlap_only_within_a_section(text: str) -> None:

@@ -328,3 +328,27 @@ def test_a_killed_process_loses_at_most_its_last_batch(tmp_path: Path) -> None:
         assert lib.commits("number", refresh=False).index.documents == 4
         assert lib.commits("number").index.documents == 7
         assert lib.index().history.index.pending == 0  # type: ignore[union-attr]
+
+
+def test_the_old_passages_of_commits_answer_until_the_new_ones_are_embedded(
+    repository: Repository, tmp_path: Path
+) -> None:
+    place = f"file:{tmp_path / 'index'}"
+    with library(repository.folder, engine=place) as lib:
+        lib.index(history=True)
+        old = _commit_passages(lib)
+    fewer = {"history": {"diff_lines": 0}, "engine": place}
+    with library(repository.folder, **fewer, index={"search_seconds": 0.0}) as lib:
+        lib.commits("network times out", mode="keyword")
+        assert _commit_passages(lib) == old, "a keyword search does not load the model"
+        assert lib.status()["history"]["pending"] == 0
+    with library(repository.folder, **fewer) as lib:
+        lib.commits("network times out")
+        assert _commit_passages(lib) != old
+        assert lib.status()["history"]["pending"] == 0
+
+
+def _commit_passages(lib: marklight.Library) -> list[str]:
+    with lib.commits_engine.snapshot() as snapshot:
+        ids = sorted(snapshot.documents.files())
+        return [each.text for id in ids for each in snapshot.documents.chunks_of(id)]

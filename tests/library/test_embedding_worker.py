@@ -330,3 +330,31 @@ def test_a_worker_needs_a_model(
     options = ["--set", "model.name=none", "--set", f"engine={address}"]
     assert run(["worker", str(folder), *options]) == 2
     assert "needs a model" in capsys.readouterr().err
+
+
+def test_workers_replace_documents_of_other_chunk_settings(folder: Path, address: str) -> None:
+    small = {"max_chars": 100, "min_chars": 10, "overlap_chars": 10}
+    for name in FILES:
+        (folder / name).write_text(
+            "# Long\n\n" + "\n\n".join(f"{name} part {at} " * 4 for at in range(5))
+        )
+    with open_shared(folder, address) as shared:
+        shared.index()
+        drain(shared)
+        old = vectors_of(shared)
+    queue = {"embed": "workers", "poll_seconds": 0.05}
+    with library(folder, engine=address, queue=queue, chunk=small) as shared:
+        shared.index()
+        assert shared.status()["outdated"] == len(FILES)
+        assert vectors_of(shared) == old, (
+            "the old passages answer until a worker has embedded the new ones"
+        )
+        with open_shared(folder, address) as other:
+            drain(other)  # a worker with the old settings leaves them alone
+        assert vectors_of(shared) == old
+        drain(shared)
+        assert "outdated" not in shared.status()
+        assert shared.status()["pending"] == 0
+        assert len(vectors_of(shared)) > len(old)
+        shared.index()
+        assert not shared.ingest.outdated

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from marklight.errors import Busy
-from marklight.text.markdown import chunk_embedding_text
 from tests.library.conftest import PAGES, paths
 from tests.making import library, write
 
@@ -90,25 +89,6 @@ def test_a_moved_folder_is_not_embedded_again(folder: Path, engine: str) -> None
         assert lib.ingest.counts().pending == 0
 
 
-def test_no_passage_exceeds_the_token_limit_of_the_model(folder: Path, engine: str) -> None:
-    write(folder, {"dense.md": "# Dense\n\n" + "a b c d e f g h " * 90 + "\n\n" + "x " * 700})
-    with library(folder, engine=engine) as lib:
-        report = lib.index()
-        assert report.index.pending == 0
-        assert lib.models.embedder is not None
-        with lib.engine.snapshot() as snapshot:
-            chunks = [
-                chunk
-                for id in snapshot.documents.files()
-                for chunk in snapshot.documents.chunks_of(id)
-            ]
-        counts = lib.models.embedder.count_tokens([chunk_embedding_text(chunk) for chunk in chunks])
-        assert max(counts) <= lib.models.embedder.token_limit
-        assert len({chunk.id for chunk in chunks}) == len(chunks)
-        generation = report.index.generation
-        assert lib.index().index.generation == generation
-
-
 def test_a_rebuild_reuses_all_vectors(folder: Path, engine: str) -> None:
     with library(folder, engine=engine) as lib:
         lib.index()
@@ -116,15 +96,6 @@ def test_a_rebuild_reuses_all_vectors(folder: Path, engine: str) -> None:
             report = lib.ingest.index_text(lib.ingest.compare(rebuild=True))
         assert len(report.changed) == len(PAGES)
         assert lib.ingest.counts().pending == 0
-
-
-def test_other_chunk_sizes_rebuild_the_text(folder: Path, tmp_path: Path) -> None:
-    place = f"file:{tmp_path / 'index'}"
-    with library(folder, engine=place) as lib:
-        lib.index()
-    with library(folder, engine=place, chunk={"max_chars": 300}) as lib:
-        assert len(lib.index().changed) == len(PAGES)
-        assert not lib.index().changed
 
 
 def test_keyword_search_works_before_passages_are_embedded(folder: Path, engine: str) -> None:

@@ -71,6 +71,8 @@ class FileBatch:
     parsed: list[Parsed] = field(default_factory=list)
     touched: list[tuple[DocumentId, FileState]] = field(default_factory=list)
     """Documents whose time stamp changed, but not their text."""
+    outdated: list[DocumentId] = field(default_factory=list)
+    """Documents with the same text that another recipe parsed or chunked."""
     failures: list[Failure] = field(default_factory=list)
     removed: list[DocumentId] = field(default_factory=list)
 
@@ -92,20 +94,18 @@ class FileBatch:
         if (
             known
             and not rebuild
-            and (self._same_text(known, source) or self._is_older(known, source))
+            and (known.digest == digest(source.text) or self._is_older(known, source))
         ):
             if source.file != known.file:
                 self.touched.append((scanned.id, source.file))
+            if known.recipe != self.recipe:
+                self.outdated.append(scanned.id)
         else:
             self.parse(scanned.id, source)
 
     def _is_older(self, known: IndexedFile, source: Source) -> bool:
         """Return true if another machine indexed a later version: else two clones would replace each other's text for ever."""
-        older = source.file.mtime_ns < known.file.mtime_ns
-        return known.file.is_elsewhere and older and known.recipe == self.recipe
-
-    def _same_text(self, known: IndexedFile, source: Source) -> bool:
-        return (known.digest, known.recipe) == (digest(source.text), self.recipe)
+        return known.file.is_elsewhere and source.file.mtime_ns < known.file.mtime_ns
 
     def parse(self, id: DocumentId, source: Source) -> None:
         """Parse one text; an error of the parser becomes a failure of this document alone."""

@@ -71,22 +71,10 @@ class Draft:
 def chunk(
     documents: Sequence[Parsed],
     sizes: Chunker,
-    count_tokens: Callable[[Sequence[str]], list[int]] | None = None,
-    token_limit: int | None = None,
     shared: Collection[int] = frozenset(),
 ) -> list[Entry]:
-    """Return the documents with their passages; with a token limit, no passage exceeds it."""
-    all_drafts = [drafts(parsed, sizes) for parsed in documents]
-    if count_tokens and token_limit:
-        from marklight.ingest.token_limit import cut_to_token_limit
-
-        all_drafts = cut_to_token_limit(
-            documents, all_drafts, count_tokens, token_limit, sizes.overlap_chars
-        )
-    return [
-        _entry(parsed, own, sizes, shared)
-        for parsed, own in zip(documents, all_drafts, strict=True)
-    ]
+    """Return the documents with their passages."""
+    return [_entry(parsed, drafts(parsed, sizes), sizes, shared) for parsed in documents]
 
 
 def drafts(parsed: Parsed, sizes: Chunker) -> list[Draft]:

@@ -1,4 +1,4 @@
-"""Embed passages and vocabulary terms that have no vector yet; drop unused vectors.
+"""Embed passages and vocabulary terms that have no vector yet, and passages before they replace others; drop unused vectors.
 
 Vectors are computed in windows, each one commit, so that an interruption loses only seconds of work.
 """
@@ -6,13 +6,12 @@ Vectors are computed in windows, each one commit, so that an interruption loses 
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
-from marklight.batch import Batch, Entry, Vectors
-from marklight.model import Counts, DocumentId
+from marklight.batch import Batch, Vectors
+from marklight.model import Chunk, Counts, DocumentId
 from marklight.ports import (
     FIELD_BOOSTS,
     VOCABULARY_SIZE,
@@ -50,8 +49,15 @@ MISSING = "missing"
 """Manifest value: some vocabulary terms have no vector of this model."""
 
 
+class Embedded(NamedTuple):
+    """What a call has done: the number of passages embedded, and the documents whose passages were replaced."""
+
+    passages: int = 0
+    replaced: tuple[DocumentId, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
-class Indexing(ABC):
+class Indexing:
     """Base of indexing files and indexing commits: an engine, the embedding model, and the vectors still missing."""
 
     engine: Engine
@@ -61,33 +67,70 @@ class Indexing(ABC):
     )
     """Returns the model that also embeds the passages, given the languages of the documents."""
 
-    @abstractmethod
-    def rechunk(self, ids: Iterable[DocumentId]) -> list[Entry]:
-        """Return these documents with every passage cut to the token limit of the model."""
-
     def embed_missing(
         self,
         progress: Progress = no_progress,
         until: float | None = None,
         first: Callable[[], Sequence[str]] = tuple,
         wait_seconds: float = COMMIT_SECONDS,
-    ) -> int:
-        """Embed the passages without a vector, those in `first` before others, then vocabulary terms; return how many.
+    ) -> Embedded:
+        """Embed the passages without a vector, those in `first` before others; replace outdated ones; embed vocabulary terms.
 
         `until` is a `time.monotonic` value; `wait_seconds` limits the wait for the writer lock.
         """
-        if self.embedder is None:
-            return 0
-        self.store_model_name(wait_seconds)
-        count = _embed_passages(self.engine, self.embedder, self.rechunk, progress, until, first())
-        if second := self.second_model():
-            self.store_model_name(wait_seconds, second)
-            # Its limit is longer than any passage that the first one accepts: nothing is cut for it.
-            others = _embed_passages(self.engine, second, lambda _: (), progress, until, first())
-            count = max(count, others)
-        if not self.counts().pending:
+        for model in self.models():
+            self.store_model_name(wait_seconds, model)
+        count = self.embed_passages(progress, until, first)
+        replaced = self.replace_outdated(progress, until)
+        if self.embedder is not None and not self.counts().pending:
             self.embed_vocabulary(progress, until)
-        return count
+        return Embedded(count + replaced.passages, replaced.replaced)
+
+    def embed_passages(
+        self, progress: Progress, until: float | None, first: Callable[[], Sequence[str]] = tuple
+    ) -> int:
+        """Embed the passages in the index that have no vector, those in `first` before others; return how many."""
+        return max(
+            (
+                _embed_passages(self.engine, model, progress, until, first())
+                for model in self.models()
+            ),
+            default=0,
+        )
+
+    def has_outdated(self) -> bool:
+        """Return true if passages of other settings wait for those that replace them; here there are none."""
+        return False
+
+    def replace_outdated(self, progress: Progress, until: float | None) -> Embedded:  # noqa: ARG002
+        """Replace the passages of documents that were chunked with other settings; here there are none."""
+        return Embedded()
+
+    def embed_ahead(self, chunks: Iterable[Chunk], until: float | None = None) -> tuple[int, bool]:
+        """Embed passages that are not in the index yet; return how many, and false if the time was too short for all.
+
+        Once they replace others, vector search finds them at once.
+        """
+        distinct = {chunk.digest: chunk for chunk in chunks if chunk.digest}
+        count = 0
+        for model in self.models():
+            with self.engine.snapshot() as snapshot:
+                missing = snapshot.vectors.missing(model.fingerprint, list(distinct))
+            window = WINDOW if until is None else SMALL_WINDOW
+            for start in range(0, len(missing), window):
+                if until is not None and time.monotonic() >= until:
+                    return count, False
+                digests = missing[start : start + window]
+                _commit_vectors(self.engine, model, digests, [distinct[each] for each in digests])
+                count += len(digests)
+        return count, True
+
+    def models(self) -> list[Embedder]:
+        """Return the models that embed the passages: none, the configured one, or also the second one."""
+        if self.embedder is None:
+            return []
+        second = self.second_model()
+        return [self.embedder, *([second] if second else [])]
 
     def second_model(self) -> Embedder | None:
         """Return the second model if documents in their languages need it."""
@@ -106,7 +149,9 @@ class Indexing(ABC):
         return replace(self, embedder=self.embedder and self.embedder.with_time_limit(seconds))
 
     def has_pending(self) -> bool:
-        """Return true if passages or vocabulary terms have no vector yet."""
+        """Return true if passages or vocabulary terms have no vector yet, or passages are to be replaced."""
+        if self.has_outdated():
+            return True
         if self.embedder is None:
             return False
         with self.engine.snapshot() as snapshot:
@@ -133,8 +178,7 @@ class Indexing(ABC):
             )
         if counts.pending:
             return
-        second = self.second_model()
-        keep = {self.embedder.fingerprint, *([second.fingerprint] if second else [])}
+        keep = {model.fingerprint for model in self.models()}
         unused = self.engine.count_unused_vectors()
         if set(models) - keep or unused > max(UNUSED_MIN, UNUSED_SHARE * counts.chunks):
             self.engine.clean(keep=keep)
@@ -170,7 +214,6 @@ def model_name_key(fingerprint: str) -> str:
 def _embed_passages(
     engine: Engine,
     embedder: Embedder,
-    rechunk: Callable[[Iterable[DocumentId]], Sequence[Entry]],
     progress: Progress,
     until: float | None,
     first: Sequence[str],
@@ -178,41 +221,35 @@ def _embed_passages(
     """Embed the passages without a vector; return how many were embedded.
 
     The writer lock is held during commits only, so that text can be indexed while vectors are computed.
-
-    Tokens are counted here and not when a file is read: that would delay the first keyword search by half. A document
-    with a passage over the model's token limit is cut again, and its passages come with the next window.
     """
     window = WINDOW if until is None else SMALL_WINDOW
-    cut: set[DocumentId] = set()
     count = 0
     while until is None or time.monotonic() < until:
         with engine.snapshot() as snapshot:
             counts = snapshot.status.counts(embedder.fingerprint)
-            pending = snapshot.vectors.pending(embedder.fingerprint, window, first)
+            pending = (
+                snapshot.vectors.pending(embedder.fingerprint, window, first)
+                if counts.pending
+                else []
+            )
         if not pending:
             break
         progress("Embedding passages", counts.embedded, counts.chunks)
-        from marklight.text.markdown import chunk_embedding_text
-
-        texts = [chunk_embedding_text(each.chunk) for each in pending]
-        lengths = embedder.count_tokens(texts)
-        too_long = {
-            each.chunk.document
-            for each, length in zip(pending, lengths, strict=True)
-            if length > embedder.token_limit
-        } - cut
-        if too_long:
-            cut |= too_long
-            with engine.writing(COMMIT_SECONDS):
-                if entries := rechunk(too_long):
-                    engine.commit(Batch(entries=tuple(entries)))
-            continue
-        matrix = embedder.embed_passages(texts)
-        digests = tuple(each.digest for each in pending)
-        with engine.writing(COMMIT_SECONDS):
-            engine.commit(Batch(vectors=Vectors(embedder.fingerprint, digests, matrix)))
+        digests = [each.digest for each in pending]
+        _commit_vectors(engine, embedder, digests, [each.chunk for each in pending])
         count += len(pending)
     return count
+
+
+def _commit_vectors(
+    engine: Engine, embedder: Embedder, digests: Sequence[str], chunks: Sequence[Chunk]
+) -> None:
+    """Embed passages and commit their vectors under these digests."""
+    from marklight.ingest.embedding_parts import embed_chunks
+
+    matrix = embed_chunks(embedder, chunks)
+    with engine.writing(COMMIT_SECONDS):
+        engine.commit(Batch(vectors=Vectors(embedder.fingerprint, tuple(digests), matrix)))
 
 
 def _embed_vocabulary(

@@ -23,6 +23,8 @@ class Plan:
 
     read: tuple[DocumentId, ...] = ()
     removed: tuple[DocumentId, ...] = ()
+    outdated: tuple[DocumentId, ...] = ()
+    """Documents with an unchanged file that another recipe parsed or chunked: they stay until they can be replaced."""
 
     def __bool__(self) -> bool:
         return bool(self.read or self.removed)
@@ -147,14 +149,18 @@ def plan(
     *,
     rebuild: bool = False,
 ) -> Plan:
-    """Return the files to read: new and changed ones, and all that another recipe parsed or chunked.
+    """Return the files to read, which are new and changed ones, and the documents that another recipe parsed or chunked.
 
     A file that failed is read again unless it still has the state in which it failed. Failures of removed files are
     removed, and so are documents whose file can no longer be read.
     """
-    read = [
-        id for id, file in states.items() if rebuild or not _unchanged(known.get(id), file, recipe)
-    ]
+    read, outdated = [], []
+    for id, file in states.items():
+        indexed = known.get(id)
+        if rebuild or indexed is None or indexed.file != file:
+            read.append(id)
+        elif indexed.recipe != recipe:
+            outdated.append(id)
     tried = {failure.document: failure.file for failure in failed}
     if tried and not rebuild:
         read = [id for id in read if id not in tried or tried[id] != states[id]]
@@ -167,14 +173,10 @@ def plan(
     # Documents below a folder that cannot be listed may still exist, so they are kept.
     folders = [id for id in unseen if id.path.endswith("/")]
     removed = [id for id in gone if not any(_below(id, folder) for folder in folders)]
-    return Plan(tuple(read), tuple(removed))
+    return Plan(tuple(read), tuple(removed), tuple(outdated))
 
 
 def _below(id: DocumentId, folder: DocumentId) -> bool:
     if id.collection != folder.collection:
         return False
     return folder.path == "/" or id.path.startswith(folder.path)
-
-
-def _unchanged(known: IndexedFile | None, file: FileState, recipe: str) -> bool:
-    return known is not None and known.file == file and known.recipe == recipe

@@ -1,34 +1,45 @@
 """THE INDEXING PIPELINE: discover, plan, read, parse, chunk, commit; then communities and embeddings, commit by commit.
 
+Documents whose text is unchanged but that other settings parsed or chunked keep their passages until the new ones have
+vectors; then these replace them, a few documents at a time.
+
 Full, incremental and watched indexing take the same path with a different list of files. A search runs the first two
 steps before every query, so the modules of the later steps are imported only when a file has to be read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from random import shuffle
 from typing import TYPE_CHECKING
 
 from marklight.batch import Batch, Entry
 from marklight.errors import Refused
 from marklight.ingest.discover import Discover, FollowedLinks
-from marklight.ingest.embedding import Indexing
+from marklight.ingest.embedding import COMMIT_SECONDS, Embedded, Indexing
 from marklight.ingest.index_diff import FAILURES_RECIPE, IndexDiff, compare
 from marklight.ingest.recipe import Chunker, parser_for, recipe
-from marklight.model import DocumentId
-from marklight.ports import PathRange, Progress, no_progress
+from marklight.model import Document, DocumentId
+from marklight.ports import IndexedFile, PathRange, Progress, Snapshot, no_progress
 from marklight.report import Report
+from marklight.text import digest
 
 if TYPE_CHECKING:
+    from marklight.ingest.batch import FileBatch
     from marklight.ingest.boilerplate import Forecast
     from marklight.ingest.parse import Parsed
 
 MIN_FORECAST_FILES = 50
 """Files in a plan above which they are read ahead: as many as the first batch of a new library has."""
+REQUESTED_RECIPE = "requested_recipe"
+"""Manifest key: the recipe of the last process that left outdated documents to workers."""
+REPLACED_BYTES, FEW_REPLACED_BYTES = 200_000, 25_000
+"""Text of outdated documents that are replaced in one commit, and that under a time limit: a window of passages to embed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +50,8 @@ class Ingest(Indexing):
     discover: Discover
     chunker: Chunker
     max_bytes: int
+    outdated: dict[DocumentId, None] = field(default_factory=dict, compare=False)
+    """Documents with unchanged text that another recipe parsed or chunked, as far as scans have found them; shared by copies."""
 
     @property
     def recipe(self) -> str:
@@ -55,7 +68,13 @@ class Ingest(Indexing):
     ) -> IndexDiff:
         """Discover and plan: return the difference between disk and index, or between parts of both."""
         scan = partial(self.discover, self.collections, ranges, until, followed_links)
-        return compare(self.engine, scan, self.recipe, self.max_bytes, rebuild=rebuild)
+        diff = compare(self.engine, scan, self.recipe, self.max_bytes, rebuild=rebuild)
+        found = dict.fromkeys(diff.plan.outdated)
+        for id in list(self.outdated):  # another process may have replaced some
+            if id not in found and (id in diff.files or id in diff.plan.removed):
+                self.outdated.pop(id, None)
+        self.outdated.update(found)
+        return diff
 
     def index_text(
         self, diff: IndexDiff, progress: Progress = no_progress, until: float | None = None
@@ -82,6 +101,7 @@ class Ingest(Indexing):
             entries = batch.chunk(partial(self.chunker, shared=shared))
             if commit := batch.commit((*entries, *again), moved):
                 self.engine.commit(commit)
+            self.outdated.update(dict.fromkeys(batch.outdated))
             report = batch.add_to(report, moved)
             done += len(files)
         return self._finish(diff, report, done, forecast)
@@ -151,37 +171,123 @@ class Ingest(Indexing):
                 # Documents with another recipe are chunked again by this run anyway.
                 files = snapshot.documents.files_of(outdated)
                 outdated = [id for id in outdated if files[id].recipe == self.recipe]
-        return shared, self._chunk_again(outdated, self.chunker, shared, ceased)
-
-    def rechunk(self, ids: Iterable[DocumentId]) -> list[Entry]:
-        """Return documents with passages over the model's token limit, chunked again with tokens counted."""
-        chunker = partial(
-            self.chunker,
-            count_tokens=self.embedder.count_tokens if self.embedder else None,
-            token_limit=self.embedder.token_limit if self.embedder else 0,
-        )
-        return self._chunk_again(ids, chunker)
+        return shared, self._chunk_again(outdated, shared, ceased)
 
     def _chunk_again(
-        self,
-        ids: Iterable[DocumentId],
-        chunker: Callable[..., list[Entry]],
-        shared: frozenset[int] = frozenset(),
-        ceased: frozenset[int] = frozenset(),
+        self, ids: Iterable[DocumentId], shared: frozenset[int], ceased: frozenset[int]
     ) -> list[Entry]:
         """Return documents chunked again from their stored text, with changes of what is boilerplate."""
+        with self.engine.snapshot() as snapshot:
+            documents = stored_documents(snapshot, ids)
+            stored = snapshot.blocks.boilerplate_of([document.id for document in documents])
+        batch = self._parse_stored(documents, {})
+        made = batch.chunk(partial(self.chunker, shared=shared | stored - ceased))
+        entries = {entry.document.id: entry for entry in made}
+        # A document that fails now stays as it is.
+        return [
+            replace(entries[each.id], document=each, replaces=each.digest)
+            for each in documents
+            if each.id in entries
+        ]
+
+    def _parse_stored(
+        self, documents: Iterable[Document], known: Mapping[DocumentId, IndexedFile]
+    ) -> FileBatch:
         from marklight.ingest.batch import FileBatch
         from marklight.ingest.read import Source
 
-        with self.engine.snapshot() as snapshot:
-            documents = [document for id in ids if (document := snapshot.documents.get(id))]
-            stored = snapshot.blocks.boilerplate_of([document.id for document in documents])
-        batch = FileBatch(self.discover.parsers, self.recipe, self.max_bytes, {}, {})
+        batch = FileBatch(self.discover.parsers, self.recipe, self.max_bytes, known, {})
         for document in documents:
             batch.parse(document.id, Source(document.text, document.file))
-        made = batch.chunk(partial(chunker, shared=shared | stored - ceased))
-        entries = {entry.document.id: entry for entry in made}
-        # A document that fails now stays as it is: the model truncates its long passages.
-        return [
-            replace(entries[each.id], document=each) for each in documents if each.id in entries
+        return batch
+
+    def request_replacement(self, wait_seconds: float) -> None:
+        """Record the recipe to which workers bring outdated documents."""
+        if not self.outdated:
+            return
+        with self.engine.snapshot() as snapshot:
+            requested = snapshot.status.manifest().get(REQUESTED_RECIPE)
+        if requested != self.recipe:
+            with self.engine.writing(wait_seconds):
+                self.engine.commit(Batch(manifest={REQUESTED_RECIPE: self.recipe}))
+
+    def find_outdated(self) -> None:
+        """Find the documents that workers are to replace, in random order, so that two rarely choose the same one.
+
+        A worker with other settings than the process that read the files finds none.
+        """
+        with self.engine.snapshot() as snapshot:
+            if snapshot.status.manifest().get(REQUESTED_RECIPE) != self.recipe:
+                return
+            files = snapshot.documents.files()
+        found = [
+            id
+            for id, file in files.items()
+            if id.collection in self.collections and file.recipe != self.recipe
         ]
+        shuffle(found)
+        self.outdated.update(dict.fromkeys(found))
+
+    def has_outdated(self) -> bool:
+        """Return true if scans have found documents that another recipe parsed or chunked."""
+        return bool(self.outdated)
+
+    def replace_outdated(self, progress: Progress, until: float | None) -> Embedded:
+        """Parse and chunk outdated documents again, from their stored text, and embed their passages; then replace them.
+
+        A search finds the old passages of a document or the new ones, and both have vectors. An interrupted run has
+        replaced some documents, and the next one continues with the others.
+        """
+        done = Embedded()
+        total = len(self.outdated)
+        while self.outdated and (until is None or time.monotonic() < until):
+            progress("Embedding changed passages", total - len(self.outdated), total)
+            chosen, batch = self._chunk_outdated(
+                REPLACED_BYTES if until is None else FEW_REPLACED_BYTES
+            )
+            passages = (chunk for entry in batch.entries for chunk in entry.chunks)
+            count, complete = self.embed_ahead(passages, until)
+            done = Embedded(done.passages + count, done.replaced)
+            if not complete:
+                break
+            if batch:
+                with self.engine.writing(COMMIT_SECONDS):
+                    self.engine.commit(batch)
+            for id in chosen:
+                self.outdated.pop(id, None)
+            replaced = (entry.document.id for entry in batch.entries)
+            done = Embedded(done.passages, (*done.replaced, *replaced))
+            self.embed_passages(progress, until)  # another process may have dropped unused vectors
+            self.drop_unused_vectors()
+        return done
+
+    def _chunk_outdated(self, max_bytes: int) -> tuple[list[DocumentId], Batch]:
+        """Return some outdated documents, and the commit that replaces them."""
+        with self.engine.snapshot() as snapshot:
+            chosen: list[DocumentId] = []
+            documents: list[Document] = []
+            size = 0
+            for id in list(self.outdated):
+                chosen.append(id)
+                own = [
+                    each for each in stored_documents(snapshot, [id]) if each.recipe != self.recipe
+                ]
+                documents += own
+                size += sum(len(each.text) for each in own)
+                if size >= max_bytes:
+                    break
+            known = snapshot.documents.files_of([each.id for each in documents])
+        batch = self._parse_stored(documents, known)
+        shared, again = self._shared_blocks(batch.parsed, batch.removed, None)
+        digests = {each.id: each.digest for each in documents}
+        entries = [
+            replace(entry, replaces=digests[entry.document.id])
+            for entry in batch.chunk(partial(self.chunker, shared=shared))
+        ]
+        return chosen, batch.commit((*entries, *again), {})
+
+
+def stored_documents(snapshot: Snapshot, ids: Iterable[DocumentId]) -> list[Document]:
+    """Return stored documents, without those whose text is damaged."""
+    documents = (snapshot.documents.get(id) for id in ids)
+    return [each for each in documents if each and digest(each.text) == each.digest]

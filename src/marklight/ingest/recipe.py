@@ -6,7 +6,7 @@ itself are imported only when there is something to read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated
@@ -33,7 +33,7 @@ OFF = ("", "none")
 PARSER_VERSIONS = {"markdown": 4, "plain": 1}
 """All parsers. Raise the version when a parser's output changes: documents are then parsed again."""
 
-CHUNKER_VERSION = "chunker 5"
+CHUNKER_VERSION = "chunker 6"
 """Raise the number when the chunker's output changes: documents are then chunked again."""
 
 
@@ -118,24 +118,17 @@ class Chunker:
         return digest(CHUNKER_VERSION, *map(str, (*sizes, documents)), *skipped, size=8)
 
     def __call__(
-        self,
-        documents: Sequence[Parsed],
-        count_tokens: Callable[[Sequence[str]], list[int]] | None = None,
-        token_limit: int | None = None,
-        shared: Collection[int] = frozenset(),
+        self, documents: Sequence[Parsed], shared: Collection[int] = frozenset()
     ) -> list[Entry]:
-        """Return entries for many documents at once, so that tokens are counted in a few large calls.
-
-        `shared` are the digests of blocks that are boilerplate.
-        """
+        """Return documents with their passages; `shared` are the digests of blocks that are boilerplate."""
         from marklight.ingest.chunk import chunk
 
-        return chunk(documents, self, count_tokens, token_limit, shared)
+        return chunk(documents, self, shared)
 
 
 def recipe(parsers: Mapping[str, str], chunker: Chunker) -> str:
     """Return a digest that changes whenever a document would be parsed or chunked differently.
 
-    The embedding model has no part in it: a passage over its token limit is cut again when it is embedded.
+    The embedding model has no part in it: a passage over its token limit is embedded in parts.
     """
     return digest(parsers_fingerprint(parsers), chunker.fingerprint, size=8)

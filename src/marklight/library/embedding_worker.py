@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 from marklight.batch import Batch, Vectors
 from marklight.engines import QueueSettings
 from marklight.errors import ModelError, ModelServerError, StoreError, UsageError
-from marklight.model import Chunk, DocumentId
-from marklight.ports import Embedder
+from marklight.model import Chunk
+from marklight.ports import Embedder, no_progress
 from marklight.ports.jobs import EmbeddingQueue, Job, QueueOwner
 
 if TYPE_CHECKING:
@@ -67,7 +67,6 @@ class EmbeddingWorker:
         self.queue: EmbeddingQueue = queue
         self.embedder: Embedder = embedder
         self.model = embedder.fingerprint
-        self._rechunked: set[DocumentId] = set()
         self._pause_seconds = RETRY_SECONDS
         self._problem = ""
         self._refill_at = self._report_at = 0.0
@@ -104,7 +103,7 @@ class EmbeddingWorker:
         if jobs:
             with self._renewing():
                 self._embed(jobs)
-        elif not self._refill():
+        elif not self._refill() and not self._replace_outdated():
             self._embed_vocabulary()
             return False
         self._pause_seconds, self._problem = RETRY_SECONDS, ""
@@ -119,43 +118,21 @@ class EmbeddingWorker:
         chunks = {chunk.id: chunk for chunk in found}
         batch = [(job, chunks[job.chunk_id]) for job in jobs if job.chunk_id in chunks]
         try:
-            batch = self._without_long(batch)
             if batch:
                 self._embed_batch(batch)
         finally:
-            # What is still leased now was not tried: a passage that is gone or was cut, or a lost connection.
+            # What is still leased now was not tried: a passage that is gone, or a lost connection.
             with suppress(StoreError):
                 self.queue.release(self.model, self.name)
-
-    def _without_long(self, batch: list[tuple[Job, Chunk]]) -> list[tuple[Job, Chunk]]:
-        """Cut documents with passages over the token limit again; return the others, whose passages stay."""
-        from marklight.text.markdown import chunk_embedding_text
-
-        lengths = self.embedder.count_tokens([chunk_embedding_text(chunk) for _, chunk in batch])
-        long = {
-            chunk.document
-            for (_, chunk), length in zip(batch, lengths, strict=True)
-            if length > self.embedder.token_limit
-        } - self._rechunked
-        if not long:
-            return batch
-        self._rechunked |= long
-        engine = self.library.engine
-        with engine.writing(self.library.limits.wait_seconds):
-            if entries := self.library.ingest.rechunk(long):
-                engine.commit(Batch(entries=tuple(entries)))
-        return [(job, chunk) for job, chunk in batch if chunk.document not in long]
 
     def _embed_batch(self, batch: Sequence[tuple[Job, Chunk]]) -> None:
         import numpy as np
 
-        from marklight.text.markdown import chunk_embedding_text
+        from marklight.ingest.embedding_parts import embed_chunks
 
         digests = [job.digest for job, _ in batch]
         try:
-            matrix = self.embedder.embed_passages(
-                [chunk_embedding_text(chunk) for _, chunk in batch]
-            )
+            matrix = embed_chunks(self.embedder, [chunk for _, chunk in batch])
         except ModelServerError as error:
             if not self._model_answers():
                 raise
@@ -198,6 +175,18 @@ class EmbeddingWorker:
         with self.library.engine.snapshot() as snapshot:
             pending = snapshot.status.counts(self.model).pending
         return pending > status.failed and self.queue.fill(self.model) > 0
+
+    def _replace_outdated(self) -> bool:
+        """Replace some documents that were chunked with other settings; return true if there were any."""
+        ingest = self.library.ingest
+        if not ingest.outdated:
+            ingest.find_outdated()
+        if not ingest.outdated:
+            return False
+        until = time.monotonic() + self.settings.lease_seconds
+        done = ingest.replace_outdated(no_progress, until)
+        self.embedded += done.passages
+        return bool(done.passages or done.replaced)
 
     def _embed_vocabulary(self) -> None:
         """Embed the terms of the vocabulary once all passages are embedded; one worker at a time."""

@@ -107,7 +107,7 @@ class HistoryIndex:
         return replace(
             report,
             index=after,
-            newly_embedded=embedded,
+            newly_embedded=embedded.passages,
             notices=self.notices(),
             took_ms=(time.perf_counter() - started) * 1000,
         )

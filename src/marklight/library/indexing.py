@@ -112,6 +112,7 @@ def _index_documents(library: Library, progress: Progress, *, rebuild: bool) -> 
     if not embeds_here(library):
         if library.shared:
             library.shared.open_queue()
+            ingest.request_replacement(wait_seconds)
         return report
     with library.embedding:
         try:
@@ -120,20 +121,23 @@ def _index_documents(library: Library, progress: Progress, *, rebuild: bool) -> 
             hint = f"{error.hint}. {TEXT_IS_INDEXED}" if error.hint else TEXT_IS_INDEXED
             raise ModelServerError(error.message, hint) from error
         ingest.drop_unused_vectors()
-    return replace(report, newly_embedded=embedded)
+    changed = (*report.changed, *embedded.replaced)
+    return replace(report, changed=changed, newly_embedded=embedded.passages)
 
 
 def embed_for_seconds(library: Library, progress: Progress, seconds: float) -> bool:
     """Embed passages for a time; return true if there is more to do."""
     ingest = library.ingest
 
-    def state() -> tuple[int, int]:
+    def state() -> tuple[int, int, int]:
         counts = ingest.counts()
-        return counts.embedded, counts.generation
+        return counts.embedded, counts.generation, len(ingest.outdated)
 
     with library.embedding:
         before = state()
-        if embeds_here(library) and ingest.has_pending():
+        if not embeds_here(library):
+            ingest.request_replacement(library.limits.wait_seconds)
+        elif ingest.has_pending():
             until = time.monotonic() + seconds
             ingest.embed_missing(progress, until, wait_seconds=library.limits.wait_seconds)
         if ingest.has_pending():
@@ -173,7 +177,14 @@ def status(library: Library) -> dict[str, Any]:
     with library.engine.snapshot() as snapshot:
         counts, failures = snapshot.status.counts(fingerprint), snapshot.status.failures()
         remarks = snapshot.status.remarks()
-        documents = Counter(id.collection for id in snapshot.documents.files())
+        files = snapshot.documents.files()
+        documents = Counter(id.collection for id in files)
+        recipe = library.text_ingest.recipe
+        outdated = sum(
+            each.recipe != recipe
+            for id, each in files.items()
+            if id.collection in library.collections
+        )
         incomplete = incomplete_notices(snapshot)
         languages = snapshot.metadata.values("language", MAX_LANGUAGES)
         multilingual = _multilingual_status(library, snapshot)
@@ -188,6 +199,7 @@ def status(library: Library) -> dict[str, Any]:
         "chunks": counts.chunks,
         "embedded": counts.embedded,
         "pending": counts.pending,
+        **({"outdated": outdated} if outdated else {}),
         "boilerplate": {"passages": counts.boilerplate, **shared},
         "failed": [
             {**_place(library, failure.document), "reason": failure.reason} for failure in failures

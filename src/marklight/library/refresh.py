@@ -203,7 +203,10 @@ class IndexUpdater:
             first = partial(passages_matching, self.ingest.engine, query)
             limited, wait = self.ingest.with_time_limit(left), self.limits.wait_seconds
             limited.embed_missing(progress, until, first, wait)
-            self.ingest.drop_unused_vectors()
+            if (
+                not self.ingest.outdated
+            ):  # else vectors for which there are no passages yet would be dropped
+                self.ingest.drop_unused_vectors()
             return ""
         except ModelServerError as error:
             return f"New passages could not be embedded: {error}"
@@ -273,18 +276,27 @@ def refresh(library: Library, query: Query | None, progress: Progress) -> Refres
         result = result._replace(notices=(*result.notices, *nested))
     if query is None or query.mode not in EMBEDDING_MODES or not embeds_here(library):
         return result
-    if result.generation and result.generation == library.embedded_generation:
+    outdated = library.text_ingest.outdated
+    if result.generation and result.generation == library.embedded_generation and not outdated:
         return result
     if not library.ingest.has_pending():
         library.embedded_generation = result.generation
         return result
-    if watcher and library.ingest.counts().pending > FEW_PASSAGES:
+    if watcher and (outdated or library.ingest.counts().pending > FEW_PASSAGES):
         return result  # the watcher embeds them
     if new:  # the first run of the text has a time limit of its own
         until = time.monotonic() + seconds
     notice = library.updater(library.ingest).embed_for(query, progress, until)
     more = (notice,) if notice and notice not in result.notices else ()
     return result._replace(notices=(*result.notices, *more))
+
+
+def outdated_notices(library: Library, rest: str) -> list[str]:
+    """Return a notice about documents that were chunked with other settings; `rest` is how they are replaced."""
+    if not (count := len(library.text_ingest.outdated)):
+        return []
+    documents = "1 document keeps" if count == 1 else f"{count:,} documents keep"
+    return [f"{documents} the passages of earlier settings until new ones are embedded; {rest}"]
 
 
 def embeds_here(library: Library) -> bool:

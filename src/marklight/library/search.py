@@ -20,6 +20,7 @@ from marklight.library.model_selection import (
 from marklight.library.refresh import (
     RefreshResult,
     incomplete_notices,
+    outdated_notices,
     read_current,
     refresh,
     stale_notice,
@@ -108,6 +109,7 @@ def search(
                 *library.notices(settings),
                 *not_repeated(fresh.notices, answer.notices),
                 *answer.notices,
+                *outdated_notices(library, IN_BACKGROUND if library.watcher else RUN_INDEX),
                 *prepared.first_use_notices(library),
                 *library.engine.take_notices(),
             )

@@ -40,5 +40,8 @@ class VectorReader(Protocol):
     def get(self, model: str, chunks: Sequence[str]) -> Mapping[str, Vector]:
         """Return the unit vectors of passages; those without one are skipped."""
 
+    def missing(self, model: str, digests: Sequence[str]) -> list[str]:
+        """Return those digests that have no vector of this model, in the given order; no passage need have them."""
+
     def pending(self, model: str, limit: int, first: Sequence[str] = ()) -> list[Pending]:
         """Return distinct texts without a vector of this model, the passages in `first` before others."""

@@ -275,6 +275,7 @@ STATUS = object_of(
         "chunks": _of("integer", "Passages."),
         "embedded": INTEGER,
         "pending": INTEGER,
+        "outdated": _of("integer", "Documents that keep passages of earlier chunk settings."),
         "boilerplate": object_of(
             {
                 "passages": _of("integer", "Passages of nothing else, which are not embedded."),
@@ -325,7 +326,7 @@ STATUS = object_of(
     },
     optional=(
         *("model_problem", "multilingual", "reranker_problem", "server", "queue"),
-        *("following", "indexing"),
+        *("following", "indexing", "outdated"),
     ),
 )
 DOCUMENTS = object_of(

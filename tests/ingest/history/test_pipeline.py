@@ -214,6 +214,5 @@ def test_a_stored_commit_is_chunked_the_same_way(repository: Repository) -> None
         assert document
         again = commits.chunk_commit(document)
         assert list(again.chunks) == snapshot.documents.chunks_of(document.id)
-        smaller = commits.chunk_commit(document, 300)
-    assert max(len(each.text) for each in smaller.chunks) <= 300
-    assert "\n".join(each.text for each in smaller.chunks).count("compute(") == 100
+    assert max(len(each.text) for each in again.chunks) <= commits.MAX_CHARS
+    assert "\n".join(each.text for each in again.chunks).count("compute(") == 100

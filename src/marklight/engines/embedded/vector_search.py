@@ -15,6 +15,7 @@ from marklight.engines.embedded.vector_files import (
     vector_file_info,
 )
 from marklight.engines.relational import records
+from marklight.engines.relational.documents import digests_without_vector
 from marklight.model import DocumentId
 from marklight.ports import Pending, ScoredChunk
 from marklight.query import Filters
@@ -115,6 +116,9 @@ class EmbeddedVectors:
 
         places = vectors.cache.places.get(chunks, read)
         return {id: vectors.matrix[place].copy() for id, place in places.items()}
+
+    def missing(self, model: str, digests: Sequence[str]) -> list[str]:
+        return digests_without_vector(self._session, model, digests)
 
     def pending(self, model: str, limit: int, first: Sequence[str] = ()) -> list[Pending]:
         known = self._session.one("SELECT row, embedded_to FROM models WHERE name = ?", [model])

@@ -124,6 +124,10 @@ class MemoryVectors:
         own = MemoryDocuments(self.state).chunks(chunks)
         return {chunk.id: unit_rows(known[chunk.digest]) for chunk in own if chunk.digest in known}
 
+    def missing(self, model: str, digests: Sequence[str]) -> list[str]:
+        known = self.state.vectors.get(model, {})
+        return [digest for digest in digests if digest not in known]
+
     def pending(self, model: str, limit: int, first: Sequence[str] = ()) -> list[Pending]:
         known = self.state.vectors.get(model, {})
         waiting: dict[str, Pending] = {}

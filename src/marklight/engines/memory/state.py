@@ -36,6 +36,7 @@ class State:
     def after(self, batch: Batch) -> State:
         """Return the state after a commit of this batch."""
         entries, failed = dict(self.entries), dict(self.failed)
+        batch = replace(batch, entries=tuple(filter(self._is_current, batch.entries)))
         for id in (*batch.removed, *(entry.document.id for entry in batch.entries)):
             entries.pop(id, None)
             failed.pop(id, None)
@@ -57,6 +58,13 @@ class State:
             _with(self.concepts, batch.concepts),
             {id: group for id, group in grouped.items() if id in entries},
             self.linked if _link_keys(entries) == _link_keys(self.entries) else generation,
+        )
+
+    def _is_current(self, entry: Entry) -> bool:
+        """Return false if the index has another text than that from which the entry was made."""
+        stored = self.entries.get(entry.document.id)
+        return not entry.replaces or (
+            stored is not None and stored.document.digest == entry.replaces
         )
 
     def documents(self) -> Iterator[Document]:

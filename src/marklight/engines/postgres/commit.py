@@ -33,9 +33,13 @@ def apply(engine: PostgresEngine, session: PostgresSession, batch: Batch) -> int
     machine = engine.settings.machine
     with session.transaction():
         _lock(session, engine.address.library, batch)
+        others = file_states.of_other_machines(session, machine, batch.entries)
         rows = write.replace_documents(session, batch)
         states = ((item.document, item.entry.document.file) for item in rows.inserted)
         file_states.add(session, machine, states)
+        for item in rows.inserted:
+            for other, file in others.get(item.entry.document.id, ()):
+                file_states.add(session, other, [(item.document, file)])
         change = _change(session, batch, rows, file_states.touch(session, machine, batch.touched))
         file_states.replace_failures(session, machine, _replaced(batch), batch.failures)
         _add_nodes(session, change.inserted)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from marklight.batch import Failure
+from marklight.batch import Entry, Failure
 from marklight.engines.metadata_filters import clamp_times
 from marklight.engines.postgres.session import PostgresSession
 from marklight.engines.relational.write import touch_documents
@@ -60,6 +61,27 @@ def add(session: PostgresSession, machine: str, states: Iterable[tuple[int, File
         "document, machine, size, mtime_ns, ctime_ns",
         ((document, machine, *clamp_times(file)) for document, file in states),
     )
+
+
+def of_other_machines(
+    session: PostgresSession, machine: str, entries: Iterable[Entry]
+) -> Mapping[DocumentId, Sequence[tuple[str, FileState]]]:
+    """Return the states that other machines have stored for documents whose text stays the same; they remain valid."""
+    made_from = {entry.document.id: entry.replaces for entry in entries if entry.replaces}
+    found: dict[DocumentId, list[tuple[str, FileState]]] = defaultdict(list)
+    for *id, text, other, size, mtime_ns, ctime_ns in (
+        session.all(
+            "SELECT d.collection, d.path, d.digest, f.machine, f.size, f.mtime_ns, f.ctime_ns"
+            " FROM document_ids(?) i JOIN documents d ON d.collection = i.collection AND d.path = i.path"
+            " JOIN file_states f ON f.document = d.row AND f.machine <> ?",
+            [list(made_from), machine],
+        )
+        if made_from
+        else ()
+    ):
+        if made_from[DocumentId(*id)] == text:
+            found[DocumentId(*id)].append((other, FileState(size, mtime_ns, ctime_ns)))
+    return found
 
 
 def touch(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from marklight.engines.postgres.statements import translate
 from marklight.engines.postgres.vector_index import index_name, unit_halfvec
 from marklight.engines.postgres.vector_table import STORED, pack_integers, pack_vector, unpack
+from marklight.engines.relational.documents import digests_without_vector
 from marklight.model import DocumentId
 from marklight.ports import Pending, ScoredChunk
 from marklight.query import Filters
@@ -150,6 +151,9 @@ class PostgresVectorReader:
             ids = [id for id, _ in candidates]
             found.update(zip(ids, self._unit_vectors(model, known, candidates), strict=True))
         return {id: vector.copy() for id, vector in found.items()}
+
+    def missing(self, model: str, digests: Sequence[str]) -> list[str]:
+        return digests_without_vector(self._session, model, digests)
 
     def pending(self, model: str, limit: int, first: Sequence[str] = ()) -> list[Pending]:
         row, done, embedded = self._session.one(

@@ -243,3 +243,14 @@ def column(session: Session, name: str, documents: Iterable[DocumentId]) -> dict
     ids = list(documents)
     rows = session.all(f"SELECT s.key, x.{name} FROM {GIVEN_DOCUMENTS}", [ids])
     return {ids[at]: value for at, value in rows if value is not None}
+
+
+def digests_without_vector(session: Session, model: str, digests: Sequence[str]) -> list[str]:
+    """Return those digests that have no vector of a model, in the given order."""
+    rows = session.all(
+        "SELECT t.value FROM texts(?) t WHERE EXISTS (SELECT 1 FROM vectors v"
+        " JOIN models m ON m.row = v.model WHERE v.digest = t.value AND m.name = ?)",
+        [list(digests), model],
+    )
+    known = {digest for (digest,) in rows}
+    return [digest for digest in digests if digest not in known]

@@ -121,6 +121,10 @@ def replace_documents(session: Session, batch: Batch, checksum: Checksum | None 
     The documents must be locked, where several writers work at once.
     """
     entries = list({entry.document.id: entry for entry in batch.entries}.values())
+    if made_from := {entry.document.id: entry.replaces for entry in entries if entry.replaces}:
+        stored: dict[DocumentId, str] = column(session, "digest", made_from)
+        stale = {id for id, digest in made_from.items() if stored.get(id) != digest}
+        entries = [entry for entry in entries if entry.document.id not in stale]
     ids = [*batch.removed, *(entry.document.id for entry in entries)]
     deleted: dict[DocumentId, int] = column(session, "row", ids)
     rows = sorted(deleted.values())

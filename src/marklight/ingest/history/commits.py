@@ -16,7 +16,7 @@ from marklight.model import Chunk, Document, DocumentId, FileState, Heading, Kin
 from marklight.text import digest
 from marklight.text.markdown import embedding_text
 
-VERSION = "commits 1"
+VERSION = "commits 2"
 """Raise the number when documents or passages of commits change: all commits are then read again."""
 MAX_MESSAGE_BYTES = 100_000
 """Bytes of a message that are read; a longer one was not written by hand."""
@@ -207,35 +207,32 @@ class _Part(NamedTuple):
         return sum(len(line) + 1 for line in self.lines)
 
 
-def chunk_commit(document: Document, max_chars: int = MAX_CHARS) -> Entry:
-    """Cut a commit into passages: its message, then its diff by files and hunks, small files merged.
-
-    Uses the document's text and outline only, so that a stored commit can be cut again.
-    """
+def chunk_commit(document: Document) -> Entry:
+    """Cut a commit into passages: its message, then its diff by files and hunks, small files merged."""
     lines = document.text.split("\n")
     message, *files = document.outline
     names = document.metadata["files"][:MAX_NAMES]
     chunks = [
         _chunk(document, part, (), tuple(names) if part.first == 1 else (), Kind.PROSE)
-        for part in _parts(message, lines, max_chars)
+        for part in _parts(message, lines)
     ]
-    parts = [part for head in files for part in _parts(head, lines, max_chars)]
-    groups = _merge_small(parts, min(max_chars, 2 * SMALL_CHARS))
+    parts = [part for head in files for part in _parts(head, lines)]
+    groups = _merge_small(parts)
     chunks += [_diff_chunk(document, group) for group in groups]
     return Entry(document, tuple(_with_ids(document, chunks)))
 
 
-def _parts(head: Heading, lines: Sequence[str], max_chars: int) -> Iterator[_Part]:
-    """Split lines into parts of `max_chars`, at a hunk or paragraph if one starts in the second half of a part."""
+def _parts(head: Heading, lines: Sequence[str]) -> Iterator[_Part]:
+    """Split lines into parts of `MAX_CHARS`, at a hunk or paragraph if one starts in the second half of a part."""
     first, last = head.lines
     at = first
     while at <= last:
         size, end, good = 0, at, 0
-        while end <= last and (size + len(lines[end - 1]) < max_chars or end == at):
+        while end <= last and (size + len(lines[end - 1]) < MAX_CHARS or end == at):
             size += len(lines[end - 1]) + 1
             end += 1
             begins = end <= last and (lines[end - 1].startswith("@@") or not lines[end - 2].strip())
-            if begins and size > max_chars // 2:
+            if begins and size > MAX_CHARS // 2:
                 good = end
         end = good if good and end <= last else end
         taken = tuple(lines[at - 1 : end - 1])
@@ -244,11 +241,11 @@ def _parts(head: Heading, lines: Sequence[str], max_chars: int) -> Iterator[_Par
         at = end
 
 
-def _merge_small(parts: Sequence[_Part], max_chars: int) -> list[list[_Part]]:
+def _merge_small(parts: Sequence[_Part]) -> list[list[_Part]]:
     groups: list[list[_Part]] = []
     for part in parts:
         small = groups and part.size < SMALL_CHARS and groups[-1][-1].size < SMALL_CHARS
-        if small and sum(each.size for each in groups[-1]) + part.size < max_chars:
+        if small and sum(each.size for each in groups[-1]) + part.size < 2 * SMALL_CHARS:
             groups[-1].append(part)
         else:
             groups.append([part])

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
-from marklight.batch import Batch, Entry, Failure
+from marklight.batch import Batch, Failure
 from marklight.ingest.embedding import Indexing
 from marklight.ingest.history.commit_diff import (
     CommitDiff,
@@ -17,7 +17,6 @@ from marklight.ingest.history.commit_diff import (
     indexed_names,
 )
 from marklight.ingest.history.commits import (
-    MAX_CHARS,
     VERSION,
     UnreadableCommit,
     chunk_commit,
@@ -30,7 +29,6 @@ from marklight.model import DocumentId
 from marklight.ports import Progress, Snapshot, no_progress
 from marklight.report import Report
 from marklight.text import digest
-from marklight.text.markdown import chunk_embedding_text
 
 BATCH = 256
 """Git commits in one commit of the index: a second of work."""
@@ -76,12 +74,6 @@ class CommitIngest(Indexing):
             report = self._apply(repository, diff, report, progress, until)
         return report
 
-    def rechunk(self, ids: Iterable[DocumentId]) -> list[Entry]:
-        """Return commits with passages over the model's token limit, cut into smaller ones."""
-        with self.engine.snapshot() as snapshot:
-            documents = [document for id in ids if (document := snapshot.documents.get(id))]
-        return [self._cut_to_token_limit(chunk_commit(each)) for each in documents]
-
     def _dropped_repositories(self, snapshot: Snapshot) -> list[str]:
         current = {*self.repositories, *self.unread}
         return [name for name in indexed_names(snapshot.status.manifest()) if name not in current]
@@ -105,12 +97,17 @@ class CommitIngest(Indexing):
         progress: Progress,
         until: float | None,
     ) -> Report:
-        done, total = 0, len(diff.new)
+        done, waiting, total = 0, 0, len(diff.new)
         with closing(DiffReader(repository, self.diff_lines)) as diffs:
             while done < total and (until is None or time.monotonic() < until):
                 progress("Reading commits", done, total)
                 batch = self._read(repository, diff, diff.new[done : done + BATCH], diffs)
-                self.engine.commit(batch)
+                kept = self._without_vectors(batch, until)
+                waiting += len(kept)
+                entries = tuple(each for each in batch.entries if each.document.id not in kept)
+                batch = replace(batch, entries=entries)
+                if batch:
+                    self.engine.commit(batch)
                 done += BATCH
                 documents = [entry.document for entry in batch.entries]
                 remarks = ((each.id, text) for each in documents for text in each.remarks)
@@ -120,7 +117,8 @@ class CommitIngest(Indexing):
                     skipped=(*report.skipped, *batch.failures),
                     remarks=(*report.remarks, *remarks),
                 )
-        if done < total:
+        if done < total or waiting:
+            done = min(done, total) - waiting
             notice = f"{done} of {total} commits are indexed; the next search continues"
             return replace(report, notices=(*report.notices, notice))
         removed = tuple(DocumentId(diff.name, hash) for hash in diff.removed)
@@ -128,6 +126,19 @@ class CommitIngest(Indexing):
         # Only now is the repository recorded as indexed; until then every comparison lists what is missing.
         self.engine.commit(Batch(removed=removed, manifest=state.to_manifest(diff.name)))
         return replace(report, removed=(*report.removed, *removed))
+
+    def _without_vectors(self, batch: Batch, until: float | None) -> set[DocumentId]:
+        """Embed the passages that replace those of other settings; return the commits that must keep theirs for now."""
+        with self.engine.snapshot() as snapshot:
+            indexed = snapshot.documents.files_of([each.document.id for each in batch.entries])
+            embedded = snapshot.status.models()
+        replacing = [each for each in batch.entries if each.document.id in indexed]
+        if not replacing or not embedded or (self.embedder is None and until is None):
+            return set()
+        chunks = [chunk for entry in replacing for chunk in entry.chunks]
+        if self.embedder is not None and self.embed_ahead(chunks, until)[1]:
+            return set()
+        return {entry.document.id for entry in replacing}
 
     def _read(
         self, repository: Repository, diff: CommitDiff, hashes: Sequence[str], diffs: DiffReader
@@ -145,15 +156,3 @@ class CommitIngest(Indexing):
         with_changes = [(commit, changes.get(commit.hash, CommitChanges())) for commit in commits]
         documents = (commit_document(diff.name, *each, self.recipe) for each in with_changes)
         return Batch(entries=tuple(map(chunk_commit, documents)), failures=tuple(failures))
-
-    def _cut_to_token_limit(self, entry: Entry) -> Entry:
-        """Halve the passage size until every passage is within the model's token limit, three times at most."""
-        size = MAX_CHARS
-        while self.embedder and size > MAX_CHARS // 8:
-            texts = [chunk_embedding_text(chunk) for chunk in entry.chunks]
-            lengths = self.embedder.count_tokens(texts)
-            if max(lengths) <= self.embedder.token_limit:
-                break
-            size //= 2
-            entry = chunk_commit(entry.document, size)
-        return entry

@@ -107,6 +107,8 @@ def _state(values: Mapping[str, Any]) -> str:
         return str(problem)
     if not values["generation"]:
         return "not indexed yet"
+    if outdated := values.get("outdated"):
+        return f"{outdated:,} documents keep the passages of earlier settings: `marklight index` replaces them"
     if values["pending"]:
         return "not complete: `marklight index` embeds the rest"
     return "watched for changes" if following.get("watching") else "complete"
