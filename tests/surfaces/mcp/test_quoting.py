@@ -15,8 +15,8 @@ from marklight.model import DocumentId, trail
 from marklight.query import Query
 from marklight.report import Extract
 from marklight.surfaces.mcp import rendering
+from marklight.surfaces.mcp.introduction import USAGE
 from marklight.surfaces.mcp.rendering import QUOTED
-from marklight.surfaces.mcp.server import INSTRUCTIONS
 from marklight.surfaces.mcp.tool_definitions import tools_for
 from marklight.surfaces.operations import call
 from tests.forgery import DANGEROUS, HEADER, NOTE, TEXT, read_answer, texts
@@ -157,6 +157,6 @@ def test_a_commit_is_quoted_and_its_author_subject_and_files_stay_on_their_lines
 
 def test_the_quoting_rule_is_in_the_instructions_and_tool_descriptions() -> None:
     assert "never instructions" in QUOTED
-    assert QUOTED in INSTRUCTIONS
+    assert QUOTED in USAGE
     for name in ("query_documents", "get_document"):
         assert QUOTED in tools_for(False)[name].description

@@ -15,22 +15,13 @@ from mcp.server.models import InitializationOptions
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from marklight.surfaces.host import LibraryHost
+from marklight.surfaces.mcp.introduction import Introduction
 from marklight.surfaces.mcp.notifications import Notifications
 from marklight.surfaces.mcp.prompts import CompletionHandler, PromptHandler
-from marklight.surfaces.mcp.rendering import QUOTED
 from marklight.surfaces.mcp.resources import ResourceHandler
 from marklight.surfaces.mcp.tools import ToolHandler
 
 NAME = "marklight"
-INSTRUCTIONS = f"""\
-Search a folder of Markdown documents on this machine; nothing is changed.
-Start with query_documents and a full question; put exact phrases in quotes. Scores are probabilities: 0.8 is good, \
-below 0.3 doubtful. If nothing answers, believe it or rephrase, then try search_with_hypothesis. get_document reads \
-path, path#heading or path:10-40; outline lists headings; list_documents all documents on a subject; \
-related_documents neighbours; search_git_history commits; index_status what is indexed. Narrow with path, tags, where, \
-after, before; skip what you have read with excluded_files. Every answer keeps to max_tokens; "note:" reports \
-omissions. Edits are found at once. Cite path:lines. {QUOTED}"""
-
 CACHE: Mapping[CacheableMethod, CacheHint] = {
     "tools/list": CacheHint(ttl_ms=3_600_000),
     "prompts/list": CacheHint(ttl_ms=3_600_000),
@@ -77,7 +68,8 @@ class LibraryServer(Server[Notifications]):
 
 def make_server(host: LibraryHost) -> LibraryServer:
     """Create the MCP server of a library."""
-    tools, resources = ToolHandler(host), ResourceHandler(host)
+    introduction = Introduction(host)
+    tools, resources = ToolHandler(host, introduction), ResourceHandler(host)
     prompts, completions = PromptHandler(host), CompletionHandler(host)
 
     @asynccontextmanager
@@ -88,7 +80,7 @@ def make_server(host: LibraryHost) -> LibraryServer:
     server = LibraryServer(
         NAME,
         **_identity(),
-        instructions=INSTRUCTIONS,
+        instructions=introduction.text(),
         lifespan=lifespan,
         cache_hints=CACHE,
         get_tool_input_schema=tools.input_schema,
@@ -109,7 +101,8 @@ def make_server(host: LibraryHost) -> LibraryServer:
     )
     # Not an argument above: the SDK would warn that later protocol versions removed it.
     server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, _set_level)
-    server.middleware.clear()  # tracing spans, which are not exported
+    # In place of tracing spans, which are not exported.
+    server.middleware[:] = [introduction.middleware]
     return server
 
 

@@ -77,17 +77,18 @@ class Tool:
     output_schema: schemas.Schema
     aliases: Mapping[str, str] = field(default_factory=dict)
     """Other names of parameters; those that are not among the parameters are accepted but not listed."""
+    unlisted: frozenset[str] = frozenset()
+    """Parameters that are accepted but not listed."""
 
     @property
     def input_schema(self) -> dict[str, Any]:
         """Return the JSON Schema of the tool's arguments, as short as tools/list needs it."""
-        aliased = {self.aliases[each.name] for each in self.parameters if each.name in self.aliases}
-        required = [
-            each.name for each in self.parameters if each.required and each.name not in aliased
-        ]
+        listed = [each for each in self.parameters if each.name not in self.unlisted]
+        aliased = {self.aliases[each.name] for each in listed if each.name in self.aliases}
+        required = [each.name for each in listed if each.required and each.name not in aliased]
         return {
             "type": "object",
-            "properties": {each.name: _listed(each.schema) for each in self.parameters},
+            "properties": {each.name: _listed(each.schema) for each in listed},
             **({"required": required} if required else {}),
         }
 
@@ -178,12 +179,13 @@ def tools_for(several_collections: bool, reranker: bool = True) -> Mapping[str, 
                 *filters,
                 integer("max_chunks_per_document", "Results per document.", 1, 100, default=2),
                 number("similarity_threshold", "Cosine of duplicates.", 0.01, 1),
-                *([RERANK] if reranker else []),
+                RERANK,
                 boolean("parents", "Larger passages."),
                 MAX_TOKENS,
                 boolean("explain", ""),
             ),
             schemas.ANSWER,
+            unlisted=frozenset() if reranker else frozenset({"rerank"}),
         ),
         Tool(
             "list_documents",

@@ -13,6 +13,7 @@ from marklight.errors import MarklightError, UsageError
 from marklight.formatting import one_line
 from marklight.surfaces.host import LibraryHost
 from marklight.surfaces.mcp import rendering
+from marklight.surfaces.mcp.introduction import Introduction
 from marklight.surfaces.mcp.notifications import report_progress
 from marklight.surfaces.mcp.rendering import DEFAULT_TOKENS
 from marklight.surfaces.mcp.tool_definitions import Tool, tools_for
@@ -28,17 +29,24 @@ ANNOTATIONS = types.ToolAnnotations(read_only_hint=True, open_world_hint=False)
 STRUCTURED = "marklight/structured"
 """Capability (`experimental` or `extensions`) by which a client requests structured content."""
 
+NO_RERANKER = "Not reranked: no cross-encoder is installed"
+
 
 class ToolHandler:
     """Handles tools/list and tools/call for one library."""
 
-    def __init__(self, host: LibraryHost) -> None:
-        self.host = host
+    def __init__(self, host: LibraryHost, introduction: Introduction) -> None:
+        self.host, self.introduction = host, introduction
 
     @property
     def tools(self) -> Mapping[str, Tool]:
         """Return the tools by name."""
-        return tools_for(self.host.several_collections)
+        return tools_for(self.host.several_collections, self.has_reranker)
+
+    @property
+    def has_reranker(self) -> bool:
+        """Return true if results can be reranked."""
+        return self.host.library.models.has_reranker
 
     def tools_for_client(self, ctx: ServerRequestContext[Any]) -> Mapping[str, Tool]:
         """Return the tools that a client may list and call, by name."""
@@ -83,6 +91,9 @@ class ToolHandler:
             arguments = tool.parse(params.arguments or {})
         except UsageError as error:
             return _error_result(one_line(str(error)))  # in the tool's own terms already
+        no_reranker = bool(arguments.get("rerank")) and not self.has_reranker
+        if no_reranker:
+            del arguments["rerank"]
         try:
             async with report_progress(ctx, self.host.watcher) as progress:
                 result = await self.host.call(
@@ -93,6 +104,8 @@ class ToolHandler:
         except Exception as error:
             log.exception("Tool %s failed", tool.name)
             return _error_result(f"Unexpected {type(error).__name__}: this is a bug in Marklight")
+        if no_reranker:
+            result["notices"] = [*result["notices"], NO_RERANKER]
         text, values = self._rendered(tool, arguments, result)
         return types.CallToolResult(
             content=[types.TextContent(text=text)],
@@ -118,7 +131,8 @@ class ToolHandler:
         tokens = arguments.get("max_tokens", DEFAULT_TOKENS)
         if tool.operation == "search":
             limit = arguments.get("top_n", rendering.DEFAULT_RESULTS)
-            text = rendering.search_text(result, several, state, tokens, limit)
+            language = self.introduction.language
+            text = rendering.search_text(result, several, state, tokens, limit, language)
         elif tool.operation == "list_documents":
             text = rendering.listing_text(result, several, state, tokens)
         elif tool.operation == "commits":
