@@ -27,6 +27,10 @@ class SettingsError(UsageError):
     """A setting is unknown or has an invalid value."""
 
 
+class NotConfigured(SettingsError):
+    """The feature is off until a setting names what it needs."""
+
+
 class NotFound(MarklightError):
     """No document, section or passage has this name."""
 

@@ -8,8 +8,10 @@ import click
 import pytest
 
 from marklight.library import Library
+from marklight.library.ask import AskFlags
 from marklight.library.listing import ListFlags
 from marklight.library.validation import CommitFlags, SearchFlags
+from marklight.surfaces.cli.ask_command import ask
 from marklight.surfaces.cli.list_command import list_
 from marklight.surfaces.cli.search_commands import commits, search
 from marklight.surfaces.operations import OPERATIONS
@@ -21,6 +23,7 @@ OTHERWISE = {"no_refresh": "refresh", "paths": "path", "assignments": "settings"
 
 FLAGS = {
     "search": SearchFlags.__annotations__,
+    "ask": AskFlags.__annotations__,
     "list_documents": ListFlags.__annotations__,
     "commits": CommitFlags.__annotations__,
 }
@@ -34,7 +37,7 @@ def keywords(operation: str) -> set[str]:
 
 @pytest.mark.parametrize(
     ("command", "operation"),
-    [(search, "search"), (list_, "list_documents"), (commits, "commits")],
+    [(search, "search"), (ask, "ask"), (list_, "list_documents"), (commits, "commits")],
 )
 def test_every_search_option_is_a_keyword_argument_of_the_library(
     command: click.Command, operation: str

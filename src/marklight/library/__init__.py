@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from marklight.citations import CitedAnswer, Sentence
     from marklight.engines import ServerSettings
     from marklight.ingest.history.repository import Repository
+    from marklight.library.ask import AskFlags
     from marklight.library.listing import ListFlags
     from marklight.library.shared_index import SharedIndex
     from marklight.library.watching import Watcher
@@ -257,7 +258,7 @@ class Library:
         emit: Callable[[Answer | Sentence], None] = lambda _: None,
         progress: Progress = no_progress,
         check_cancelled: Callable[[], None] = never_cancelled,
-        **flags: Unpack[SearchFlags],
+        **flags: Unpack[AskFlags],
     ) -> CitedAnswer:
         """Return an answer that a language model writes from the results of a search, each sentence with its sources.
 

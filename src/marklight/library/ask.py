@@ -6,21 +6,51 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from marklight.answer import Answer
 from marklight.citations import CitedAnswer, Sentence
-from marklight.errors import ModelError, ModelServerError, SettingsError
+from marklight.errors import ModelError, ModelServerError, NotConfigured
 from marklight.library.ask_prompt import Piece, ResponseParser, build_prompt, is_no_answer
 from marklight.library.search import search
 from marklight.library.settings_tables import Ask
 from marklight.library.support import SupportCheck, inverse_frequencies
-from marklight.library.validation import SearchFlags, SearchRequest, integer
+from marklight.library.validation import Day, SearchRequest, Texts, integer
 from marklight.place import complete_commands
 from marklight.ports import Embedder, LanguageModel, Progress, Prompt
 
 if TYPE_CHECKING:
     from marklight.library import Library
+
+
+class AskFlags(TypedDict, total=False):
+    """Keywords of `Library.ask`; `SearchRequest` describes them."""
+
+    limit: int
+    """Maximum number of passages for the model."""
+    max_tokens: int | None
+    """Maximum size of the answer."""
+    mode: str
+    min_confidence: float | None
+    path: Texts
+    tag: Texts
+    where: Mapping[str, str] | Texts
+    exclude: Texts
+    collection: Texts
+    after: Day
+    before: Day
+    rerank: bool | None
+    parents: bool
+    context: int
+    expand_context: bool
+    hypothesis: str | None
+    refresh: bool
+    settings: Mapping[str, Any] | None
+    assignments: Sequence[str]
+    near: Path | None
+    part: Path | None
+
 
 Emit = Callable[[Answer | Sentence], None]
 """Receives the search as soon as it is finished, then each sentence as soon as it is checked."""
@@ -38,7 +68,7 @@ NOTHING_SUPPORTED = "The passages support no sentence of the answer"
 def ask(
     library: Library,
     text: str,
-    flags: SearchFlags,
+    flags: AskFlags,
     *,
     model: LanguageModel | None,
     emit: Emit,
@@ -51,14 +81,7 @@ def ask(
     """
     started = time.perf_counter()
     settings = library.settings.build(Ask, "ask")
-    writer = model or library.models.generator
-    if writer is None:
-        raise SettingsError(NOT_CONFIGURED, CONFIGURE)
-    max_tokens = flags.get("max_tokens") or settings.answer_tokens
-    integer("The token budget", max_tokens, 16, 100_000)
-    given = SearchRequest(text=text, **flags)
-    limit = flags.get("limit", settings.passages)
-    request = replace(given, limit=limit, max_tokens=None, with_history=False)
+    writer, request, max_tokens = _validated(library, settings, text, flags, model)
     found = search(library, request, progress, check_cancelled)
     if found.hits:
         prompt, hits = build_prompt(
@@ -79,6 +102,28 @@ def ask(
         reason = found.abstained or "No passage matches the query"
         answer = CitedAnswer(found, abstained=reason, notices=found.notices)
     return replace(answer, took_ms=(time.perf_counter() - started) * 1000)
+
+
+def validate(library: Library, text: str, flags: AskFlags) -> None:
+    """Raise an error if there is no model or if a parameter is invalid, before anything else is done."""
+    settings = library.settings.build(Ask, "ask")
+    _, request, _ = _validated(library, settings, text, flags, None)
+    others = library.shared.other_collections(request.collection) if library.shared else ()
+    request.to_query(library.collections, library.scope, others)
+
+
+def _validated(
+    library: Library, settings: Ask, text: str, flags: AskFlags, model: LanguageModel | None
+) -> tuple[LanguageModel, SearchRequest, int]:
+    """Return the model, the request for the search, and the token limit of the answer."""
+    writer = model or library.models.generator
+    if writer is None:
+        raise NotConfigured(NOT_CONFIGURED, CONFIGURE)
+    max_tokens = flags.get("max_tokens") or settings.answer_tokens
+    integer("The token budget", max_tokens, 16, 100_000)
+    given = SearchRequest(text=text, **flags)
+    limit = flags.get("limit", settings.passages)
+    return writer, replace(given, limit=limit, max_tokens=None), max_tokens
 
 
 @dataclass(slots=True)

@@ -232,6 +232,7 @@ def status(library: Library) -> dict[str, Any]:
         multilingual = _multilingual_status(library, snapshot)
         shared = _shared_blocks(snapshot)
     model_server, reranker_server = library.models.embedder_server, library.models.reranker_server
+    ask_server = library.models.generator_server
     reranker_problem = library.models.reranker_problem()
     watcher, indexing = library.watcher, published_progress(library.address.folder)
     server = dict(library.engine.server())
@@ -257,6 +258,8 @@ def status(library: Library) -> dict[str, Any]:
         "reranker": library.settings["reranker.name"] or "none",
         **({"reranker_address": reranker_server.address} if reranker_server else {}),
         **({"reranker_problem": reranker_problem} if reranker_problem else {}),
+        "ask": library.settings["ask.name"] or "none",
+        **({"ask_address": ask_server.address} if ask_server else {}),
         "engine": library.engine.describe(),
         **({"server": server} if server else {}),
         **(library.shared.queue_status(fingerprint) if library.shared else {}),

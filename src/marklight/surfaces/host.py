@@ -20,6 +20,9 @@ from marklight.surfaces import operations
 
 Value = TypeVar("Value")
 
+ANSWERS_PER_SEARCH = 0.25
+"""Share of the slots that answers of a language model may take: they last for seconds, searches for milliseconds."""
+
 
 class LibraryHost:
     """An open library with its file watcher and a limit on concurrent calls."""
@@ -36,6 +39,7 @@ class LibraryHost:
         self._calls: Counter[int] = Counter()
         """Calls in progress by library: `reopen` closes the old one after its last call."""
         self._limiter = anyio.CapacityLimiter(limits.searches)
+        self._answers = anyio.CapacityLimiter(max(1, int(limits.searches * ANSWERS_PER_SEARCH)))
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[LibraryHost]:
@@ -65,6 +69,9 @@ class LibraryHost:
         def work(library: Library, **hooks: Any) -> dict[str, Any]:
             return operations.call(library, operation, arguments, **hooks, **context)
 
+        if operation == "ask":
+            async with self._slot(self._answers):
+                return await self.run(work, progress)
         return await self.run(work, progress)
 
     async def run(self, work: Callable[..., Value], progress: Progress = no_progress) -> Value:
@@ -83,7 +90,7 @@ class LibraryHost:
         def run_in_thread() -> Value:
             return work(library, progress=checked_progress, check_cancelled=check_cancelled)
 
-        async with self._slot():
+        async with self._slot(self._limiter):
             library = self.library
             self._calls[id(library)] += 1
             try:
@@ -112,15 +119,15 @@ class LibraryHost:
                 await anyio.to_thread.run_sync(library.close)
 
     @asynccontextmanager
-    async def _slot(self) -> AsyncIterator[None]:
+    async def _slot(self, limiter: anyio.CapacityLimiter) -> AsyncIterator[None]:
         """Wait for one of the slots for concurrent calls; raise Overloaded at the time limit."""
         acquired = False
         with anyio.move_on_after(self.wait_seconds):
-            await self._limiter.acquire_on_behalf_of(token := object())
+            await limiter.acquire_on_behalf_of(token := object())
             acquired = True
         if not acquired:
             raise Overloaded("Too many searches at once", "Try again in a second")
         try:
             yield
         finally:
-            self._limiter.release_on_behalf_of(token)
+            limiter.release_on_behalf_of(token)

@@ -48,6 +48,18 @@ FILTERS = (
     strings("exclude", "Exclude these places or globs."),
     strings("collection", "Only documents in these collections."),
 )
+PARENTS = boolean(
+    "parents",
+    "Return larger passages: each match with its neighbours, up to chunk.parent_chars characters.",
+)
+CONTEXT = integer(
+    "context", "Number of neighbouring passages to add on each side.", 0, 20, default=0
+)
+EXPAND_CONTEXT = boolean("expand_context", "Return the whole section that contains each result.")
+HYPOTHESIS = string(
+    "hypothesis", "A hypothetical answer; passages similar to it are found by embedding."
+)
+REFRESH = boolean("refresh", "Index changed files before searching.", True)
 SEARCH = (
     string("query", "Query text.", required=True),
     integer("limit", "Maximum number of results.", 1, 100, default=5),
@@ -56,18 +68,30 @@ SEARCH = (
     *FILTERS,
     MAX_TOKENS,
     RERANK,
-    boolean(
-        "parents",
-        "Return larger passages: each match with its neighbours, up to chunk.parent_chars characters.",
-    ),
-    integer("context", "Number of neighbouring passages to add on each side.", 0, 20, default=0),
-    boolean("expand_context", "Return the whole section that contains each result."),
+    PARENTS,
+    CONTEXT,
+    EXPAND_CONTEXT,
     boolean("all", "Return duplicates as results of their own, in place of `similar`."),
-    string("hypothesis", "A hypothetical answer; passages similar to it are found by embedding."),
+    HYPOTHESIS,
     boolean("prefix", "The last word may be unfinished, as while somebody types."),
     boolean("with_history", "Search commits too; they are returned separately."),
     EXPLAIN,
-    boolean("refresh", "Index changed files before searching.", True),
+    REFRESH,
+    SETTINGS,
+)
+ASK = (
+    string("query", "Question.", required=True),
+    integer("limit", "Maximum number of passages for the model; default: ask.passages.", 1, 100),
+    MODE,
+    MIN_CONFIDENCE,
+    *FILTERS,
+    integer("max_tokens", "Maximum size of the answer; default: ask.answer_tokens.", 16, 100_000),
+    RERANK,
+    PARENTS,
+    CONTEXT,
+    EXPAND_CONTEXT,
+    HYPOTHESIS,
+    REFRESH,
     SETTINGS,
 )
 LIST = (
@@ -160,13 +184,18 @@ class Operation:
     subject: str = ""
     """The parameter that the method takes as its positional argument."""
     context: tuple[str, ...] = ()
-    """Arguments that the caller itself adds: progress, check_cancelled, near, part, assignments."""
+    """Arguments that the caller itself adds: progress, check_cancelled, near, part, assignments, emit, model."""
     convert: Callable[[Any], Result | dict[str, Any]] = lambda result: result
 
 
 OPERATIONS: Mapping[str, Operation] = {
     "search": Operation(
         SEARCH, "query", ("progress", "check_cancelled", "near", "part", "assignments")
+    ),
+    "ask": Operation(
+        ASK,
+        "query",
+        ("progress", "check_cancelled", "near", "part", "assignments", "emit", "model"),
     ),
     "list_documents": Operation(
         LIST, "query", ("progress", "check_cancelled", "near", "part", "assignments")

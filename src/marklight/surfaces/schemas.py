@@ -300,6 +300,7 @@ STATUS = object_of(
         "calibrated": _of("boolean", "Whether scores are calibrated for this model."),
         "reranker": TEXT,
         "reranker_problem": TEXT,
+        "ask": _of("string", "Language model that writes answers with sources; none if off."),
         "engine": _of("string", "Storage engine of the index."),
         "server": _of("object", "Server of the index: version, library, role, replicas."),
         "queue": _of("object", "Passages that wait for workers, and those that failed."),
@@ -328,6 +329,41 @@ STATUS = object_of(
         *("model_problem", "multilingual", "reranker_problem", "server", "queue"),
         *("following", "indexing", "outdated"),
     ),
+)
+SENTENCE = object_of(
+    {
+        "text": _of("string", "Sentence or code block, without citations."),
+        "lead": _of("string", "White space and list mark before it."),
+        "citations": _list(INTEGER, "Numbers of the cited passages: ranks of `sources`."),
+        "supported": _of("boolean", "Whether the cited passages support it."),
+        "support": _of("number", "Estimated probability of that."),
+        "problem": _or_null("string", "Why it is not supported."),
+    }
+)
+CITED_ANSWER = object_of(
+    {
+        "query": ANSWER["properties"]["query"],
+        "answer": _or_null("string", "The answer with citations; null if there is none."),
+        "sentences": _list(SENTENCE),
+        "removed": _list(SENTENCE, "Unsupported sentences that were removed."),
+        "sources": _list(
+            {
+                **RESULT,
+                "properties": {
+                    **RESULT["properties"],
+                    "cited": _of("boolean", "Whether a sentence cites it."),
+                },
+            },
+            "The passages that the model got, numbered by `rank`.",
+        ),
+        "abstained": _or_null("string", "Why there is no answer."),
+        "nearest": ANSWER["properties"]["nearest"],
+        "model": _or_null("string", "The language model; null if none was called."),
+        "incomplete": _or_null("string", "Why the answer ends early."),
+        "index": ANSWER["properties"]["index"],
+        "notices": NOTICES,
+        "took_ms": NUMBER,
+    }
 )
 DOCUMENTS = object_of(
     {

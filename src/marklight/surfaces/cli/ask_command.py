@@ -56,6 +56,13 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Give the model larger passages: each match with its neighbours, up to chunk.parent_chars characters.",
 )
+@click.option("--context", default=0, metavar="N", help="Add N neighbouring passages on each side.")
+@click.option("--expand-context", is_flag=True, help="Give the model whole sections.")
+@click.option(
+    "--hypothesis",
+    metavar="TEXT",
+    help="Use TEXT, a made-up answer, instead of the query for semantic search (HyDE).",
+)
 @click.option(
     "--no-refresh",
     is_flag=True,

@@ -66,6 +66,8 @@ def _rows(values: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, str]]:
     yield "Model", _model(values, "model")
     if values["reranker"] != "none":
         yield "Reranker", _model(values, "reranker")
+    if values["ask"] != "none":
+        yield "Language model", _model(values, "ask")
     sizes = values["sizes"]
     parts = ", ".join(f"{name} {size_text(size)}" for name, size in sizes.items())
     total = f", {size_text(sum(sizes.values()))} ({parts})" if sizes else ""

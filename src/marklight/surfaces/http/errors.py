@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from marklight.errors import (
     MarklightError,
     ModelError,
+    NotConfigured,
     NotFound,
     Overloaded,
     Stopped,
@@ -25,6 +26,7 @@ RETRY_SECONDS = "1"
 """Value of Retry-After: many times the duration of a search."""
 STATUS: Mapping[type[MarklightError], int] = {
     NotFound: 404,
+    NotConfigured: 404,
     UsageError: 422,
     Overloaded: 503,
     Stopped: 503,

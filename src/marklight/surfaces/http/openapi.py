@@ -49,6 +49,16 @@ EVENT = {
     "description": "One `results` event per finished step, an answer with its `step`: keyword, fused or"
     " reranked; `error` if a step fails; finally `done`.",
 }
+ANSWER_EVENT = {
+    **schemas.object_of(
+        {
+            "event": {"type": "string", "enum": ["sources", "sentence", "error", "done"]},
+            "data": {"type": "string", "description": "JSON."},
+        }
+    ),
+    "description": "`sources`: the search, whose results are the numbered passages; one `sentence` event per"
+    " checked sentence; `error` if the model fails; finally `done`, with the whole answer unless it failed.",
+}
 OBJECT = {"type": "object"}
 NO_NUL = "^[^\\u0000]*$"
 KEY_VALUE = f"^[^=\\u0000]*[^=\\u0000{BLANK}][^=\\u0000]*=[^\\u0000]*$"
@@ -130,6 +140,18 @@ def describe(collections: Iterable[str], token: bool, reranks: bool) -> Schema:
             "/api/search/stream": {
                 "get": get(
                     "Search step by step", EVENT, routes.SEARCH, media_type="text/event-stream"
+                )
+            },
+            "/api/ask": {
+                "get": get("Answer with sources", schemas.CITED_ANSWER, routes.ASK),
+                "post": post("Answer with sources", schemas.CITED_ANSWER, operations.ASK),
+            },
+            "/api/ask/stream": {
+                "get": get(
+                    "Answer sentence by sentence",
+                    ANSWER_EVENT,
+                    routes.ASK,
+                    media_type="text/event-stream",
                 )
             },
             "/api/list": {

@@ -15,6 +15,7 @@ from marklight import __version__
 from marklight.errors import NotFound, UsageError
 from marklight.surfaces import operations
 from marklight.surfaces.host import LibraryHost
+from marklight.surfaces.http.answer_stream import AnswerStream, validate_question
 from marklight.surfaces.http.errors import json_response
 from marklight.surfaces.http.execution import cancel_on_disconnect, stream_search
 from marklight.surfaces.http.request_parsing import parse_body, parse_path, parse_query
@@ -60,6 +61,7 @@ def without_path(parameters: tuple[Parameter, ...]) -> tuple[Parameter, ...]:
 
 SEARCH = query_parameters(operations.SEARCH)
 LIST = query_parameters(operations.LIST)
+ASK = query_parameters(operations.ASK)
 DOCUMENT_PATH = string(
     "path",
     "The document: its path, or a place as printed, for example guide/auth.md.",
@@ -91,6 +93,8 @@ class Api:
             Route("/health", self.health),
             Route("/api/search", self.search, methods=["GET", "POST"]),
             Route("/api/search/stream", self.stream),
+            Route("/api/ask", self.ask, methods=["GET", "POST"]),
+            Route("/api/ask/stream", self.ask_stream),
             Route("/api/list", self.matching_documents, methods=["GET", "POST"]),
             Route("/api/commits", self.commits, methods=["POST"]),
             Route("/api/documents", self.documents),
@@ -121,6 +125,25 @@ class Api:
     async def stream(self, request: Request) -> Response:
         """Search passages; stream the results of each step."""
         return await stream_search(request, self.host, search_arguments(request))
+
+    async def ask(self, request: Request) -> Response:
+        """Return an answer of the configured language model, with sources."""
+        if request.method == "POST":
+            parse_query(request, ())
+            return await self._call(request, "ask", await parse_body(request))
+        arguments = search_arguments(request, ASK)
+        if request.method == "HEAD":
+            await validate_question(self.host, arguments)
+            return json_response(None)
+        return await self._call(request, "ask", arguments)
+
+    async def ask_stream(self, request: Request) -> Response:
+        """Stream an answer, sentence by sentence; HEAD does not call the model."""
+        arguments = search_arguments(request, ASK)
+        await validate_question(self.host, arguments)
+        if request.method == "HEAD":
+            return Response(media_type=AnswerStream.media_type)
+        return AnswerStream(self.host, arguments)
 
     async def matching_documents(self, request: Request) -> Response:
         """List the documents that match a query."""

@@ -1,6 +1,6 @@
 // HTTP requests to the server, and their errors.
 
-const STATUS = { UsageError: 422, SettingsError: 422, NotFound: 404, Overloaded: 503, Busy: 503, StoreError: 503, ModelError: 503 };
+const STATUS = { UsageError: 422, SettingsError: 422, NotConfigured: 404, NotFound: 404, Overloaded: 503, Busy: 503, StoreError: 503, ModelError: 503 };
 
 export class Problem extends Error {
   constructor(message, hint = "", status = 0) {
