@@ -8,7 +8,7 @@ called `C# notes.md`.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -37,7 +37,7 @@ class Reading(NamedTuple):
     @property
     def names(self) -> tuple[str, ...]:
         """Return the name with escaped characters as they are in the document's name, then as written."""
-        return tuple(dict.fromkeys((unescape(self.name), self.name)))
+        return tuple(dict.fromkeys((self.name if self.exact else unescape(self.name), self.name)))
 
 
 def readings(reference: str) -> Iterator[Reading]:
@@ -69,39 +69,63 @@ def _line_range(match: re.Match[str]) -> tuple[int, int]:
     return int(match["first"]), int(match["last"] or match["first"])
 
 
-def qualified(name: str, collections: Collection[str]) -> tuple[str, str] | None:
-    """Split a name that begins with a collection into the collection and the rest; None if it does not."""
+class Target(NamedTuple):
+    """A path, which may contain wildcards, in one collection, or in all of them if `collection` is None."""
+
+    collection: str | None
+    path: str
+
+    def pattern(self, literal: bool) -> PathPattern:
+        """Return the pattern for this path; a literal one matches nothing else."""
+        glob = escape_glob(self.path) if literal else self.path
+        if self.collection is not None:
+            return CollectionGlob(self.collection, f"/{glob}")
+        return glob
+
+
+def targets(name: str, collections: Collection[str]) -> list[Target]:
+    """Return what a name may mean: a path in the collection that it begins with, else in all.
+
+    `collections` are the names that a path may begin with: those of the library, if it has several.
+    """
     collection, _, rest = name.removeprefix("./").lstrip("/").partition("/")
-    return (collection, rest) if collection in collections else None
+    return [Target(collection, rest or "**") if collection in collections else Target(None, name)]
 
 
-def path_patterns(text: str, collections: Collection[str]) -> tuple[PathPattern, ...]:
+def path_patterns(
+    value: str, targets_of: Callable[[str], Sequence[Target]], exists: Callable[[Target], bool]
+) -> list[PathPattern]:
     """Return the patterns for a value of a path filter, which is a glob or a place; any of them may match.
 
-    `collections` are the names that a path may begin with: those of the library, if it has several. A path that
-    begins with one of them means that collection, as places are printed.
+    The first reading that means an existing document decides: its name may contain wildcards, `#` and `:`.
     """
     patterns: list[PathPattern] = []
-    for reading in readings(text):
-        is_whole = reading.name == text
-        if not is_whole and not reading.exact and not _may_be_document(reading, text):
+    for reading in readings(value):
+        is_whole = reading.name == value
+        if not is_whole and not reading.exact and not _may_be_document(reading, value):
             continue
         for name in reading.names:
-            inside = qualified(name, collections)
-            if inside is None:
-                patterns.append(name if is_whole else f"/{escape_glob(name.lstrip('/'))}")
-            else:
-                rest = inside[1] or "**"
-                patterns.append(
-                    CollectionGlob(inside[0], f"/{rest if is_whole else escape_glob(rest)}")
-                )
-    return tuple(dict.fromkeys(patterns))
+            meant = targets_of(name)
+            if known := list(filter(exists, meant)):
+                return [
+                    each.pattern(literal=not is_whole or has_wildcards(each.path)) for each in known
+                ]
+            patterns += (each.pattern(literal=not is_whole) for each in meant)
+    return list(dict.fromkeys(patterns))
 
 
 def _may_be_document(reading: Reading, text: str) -> bool:
     """Return false for `C` of `C# notes.md`: the whole has a file extension, and the part before the sign has none."""
     has_extension = bool(PurePosixPath(reading.name).suffix)
     return reading.lines is not None or has_extension or not PurePosixPath(text).suffix
+
+
+def has_wildcards(path: str) -> bool:
+    """Return true if a path is a pattern, or would be taken for one."""
+    return not _WILDCARDS.isdisjoint(path)
+
+
+_WILDCARDS = frozenset("*?[")
 
 
 def escape_glob(path: str) -> str:

@@ -15,8 +15,15 @@ from marklight.formatting import place_text
 from marklight.library.collections import CollectionFiles
 from marklight.model import Document, DocumentId
 from marklight.ports import Snapshot
-from marklight.query import CollectionGlob, Filters, PathPattern
-from marklight.reference import Reading, escape_glob, path_patterns, qualified, readings
+from marklight.query import Filters, PathPattern
+from marklight.reference import (
+    Reading,
+    Target,
+    has_wildcards,
+    path_patterns,
+    readings,
+    targets,
+)
 from marklight.report import Extract
 from marklight.search.extracts import document_extract, passage_extract
 from marklight.text import bounded_key
@@ -24,7 +31,6 @@ from marklight.text import bounded_key
 MAX_LISTED = 20
 """Documents that an error about an ambiguous name lists. Hand-set; not measured."""
 _PASSAGE_ID = re.compile(r"[0-9a-f]{16}")
-_WILDCARDS = re.compile(r"[*?\[]")
 
 
 class Resolved(NamedTuple):
@@ -150,8 +156,11 @@ class References:
             paths.append(self.near / _expanded(name))
         elif os.path.isabs(name) and self.files.document_id(Path(name)):
             paths.append(Path(name))
-        if inside := qualified(name, self.files.collections):
-            paths.append(self.files.collections[inside[0]] / inside[1])
+        paths += (
+            self.files.collections[target.collection] / target.path
+            for target in targets(name, self.files.collections)
+            if target.collection is not None
+        )
         return set(filter(None, map(self.files.file_id, paths)))
 
     def _titled(self, name: str) -> list[DocumentId]:
@@ -230,62 +239,60 @@ def filter_patterns(
     `selected` are the collections that are searched, all if it is empty: a path begins with the name of one of them, or
     it is a path in any of them.
     """
-    names = [name for name in collections if not selected or name in selected]
     files = CollectionFiles(collections)
-    patterns: list[PathPattern] = []
-    for value in values:
-        patterns += _at_paths(value, files, near) or (
-            _literal(pattern, files)
-            for pattern in path_patterns(value, names if files.several else ())
-        )
-        if near is not None and (id := _file_near(value, files, near)):
-            patterns.append(CollectionGlob(id.collection, f"/{escape_glob(id.path)}"))
-    return tuple(dict.fromkeys(patterns))
-
-
-def _file_near(value: str, files: CollectionFiles, near: Path) -> DocumentId | None:
-    """Return the document of a file whose path from the current folder is given, with or without lines or a heading."""
-    paths = (near / _expanded(reading.name) for reading in readings(value) if not reading.exact)
-    return next(filter(None, map(files.file_id, paths)), None)
-
-
-def _at_paths(value: str, files: CollectionFiles, near: Path | None) -> Sequence[PathPattern]:
-    """Return the patterns for a path in the file system, which may contain wildcards; empty for any other value."""
-    patterns: list[PathPattern] = []
-    if not (os.path.isabs(value) or (near and value.startswith(("./", "../", "~")))):
-        return patterns
-    for reading in readings(value):
-        is_whole = reading.name == value
-        path = Path(os.path.normpath((near or Path()) / _expanded(reading.name)))
-        id = files.document_id(path)
-        if id is not None and path not in files.collections.values():
-            rest = id.path if is_whole else escape_glob(id.path)
-            patterns.append(CollectionGlob(id.collection, f"/{rest}"))
-        below = path.parent if path.name == "**" else path
-        if is_whole and not _WILDCARDS.search(str(below)):
-            patterns += (
-                CollectionGlob(name, "**")
-                for name, root in files.collections.items()
-                if root.is_relative_to(below)
-            )
-    return patterns
-
-
-def _literal(pattern: PathPattern, files: CollectionFiles) -> PathPattern:
-    """Return a pattern that matches only the file or folder of this name, if there is one: it may contain wildcards."""
-    glob = pattern if isinstance(pattern, str) else pattern.glob
-    if not _WILDCARDS.search(glob):
-        return pattern
-    roots = (
-        list(files.collections.values())
-        if isinstance(pattern, str)
-        else [files.collections[pattern.collection]]
+    names = [name for name in collections if not selected or name in selected]
+    paths = FilterPaths(files, names if files.several else [], near)
+    patterns = (
+        each for value in values for each in path_patterns(value, paths.targets, paths.exists)
     )
-    paths = [os.path.join(root, glob.strip("/")) for root in roots]
-    if any(map(os.path.isfile, paths)):
-        literal = escape_glob(glob)
-    elif any(map(os.path.isdir, paths)):
-        literal = f"{escape_glob(glob.rstrip('/'))}/**"
-    else:
-        return pattern
-    return literal if isinstance(pattern, str) else pattern._replace(glob=literal)
+    return tuple(dict.fromkeys(map(paths.whole_folder, patterns)))
+
+
+@dataclass(frozen=True, slots=True)
+class FilterPaths:
+    """Finds what the names in a path filter mean on this machine."""
+
+    files: CollectionFiles
+    names: Sequence[str]
+    """Collections that a name may begin with."""
+    near: Path | None
+
+    def targets(self, name: str) -> list[Target]:
+        """Return what a name means: a path in the file system, or in the library."""
+        here = _expanded(name) if self.near is not None else Path(name)
+        path = Path(os.path.normpath((self.near or Path()) / here))
+        if here.is_absolute() and (found := self._at(path)):
+            return found
+        if self.near is None:
+            return targets(name, self.names)
+        if name.startswith(("./", "../")):
+            return self._at(path) or targets(name, self.names)
+        id = self.files.file_id(path)
+        return [*targets(name, self.names), *([Target(*id)] if id else [])]
+
+    def _at(self, path: Path) -> list[Target]:
+        """Return what an absolute path means: a path in a collection, and all collections below it."""
+        id = self.files.document_id(path)
+        roots = self.files.collections
+        found = [Target(*id)] if id and path not in roots.values() else []
+        folder = path.parent if path.name == "**" else path
+        return found + [
+            Target(name, "**") for name, at in roots.items() if at.is_relative_to(folder)
+        ]
+
+    def exists(self, target: Target) -> bool:
+        """Return true if a path is that of a file."""
+        return any(map(os.path.isfile, self._paths(target)))
+
+    def whole_folder(self, pattern: PathPattern) -> PathPattern:
+        """Return a pattern for all files in a folder if it is the path of one that contains wildcards."""
+        owner, glob = (None, pattern) if isinstance(pattern, str) else pattern
+        target = Target(owner, glob.strip("/"))
+        if not has_wildcards(glob) or not any(map(os.path.isdir, self._paths(target))):
+            return pattern
+        return Target(owner, f"{target.path}/").pattern(literal=True)
+
+    def _paths(self, target: Target) -> list[str]:
+        roots = self.files.collections
+        folders = roots.values() if target.collection is None else [roots[target.collection]]
+        return [os.path.join(folder, target.path.lstrip("/")) for folder in folders]

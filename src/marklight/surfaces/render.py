@@ -14,6 +14,7 @@ from marklight.formatting import (
     headed_place,
     linked_line,
     one_line,
+    place_text,
     quoted,
     similar_line,
     text_of,
@@ -73,7 +74,7 @@ class Style:
         folder = self.folders.get(document.collection)
         if not self.near or folder is None:
             return text
-        here = os.path.join(self.near, document.named(len(self.folders) > 1))
+        here = os.path.join(self.near, place_text(document, len(self.folders) > 1))
         return f"/{text}" if _is_other_file(here, folder / document.path) else text
 
     def file(self, document: DocumentId) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from marklight.errors import UsageError
 from marklight.ports import Tools
-from marklight.query import Filters, Mode, Query
+from marklight.query import Filters, Mode, PathPattern, Query
 from marklight.text import has_cjk, has_words, query_terms
 
 _QUOTED = r'(?:"[^"“”\n]{1,300}"|“[^"“”\n]{1,300}”)'
@@ -166,10 +166,7 @@ class _Parsed:
             more = Filters(after=day) if key == "after" else Filters(before=day)
             self.filters = _combined(self.filters, more)
         elif key == "path":
-            from marklight.reference import path_patterns
-            from marklight.text.globs import validate_glob
-
-            for pattern in path_patterns(validate_glob(value), self.collections):
+            for pattern in self._patterns(value):
                 self.add("paths", pattern)
         elif key in _FIELDS:
             self.add(_FIELDS[key], self._checked(key, value))
@@ -182,6 +179,18 @@ class _Parsed:
         else:
             self.values.append(value)
         return True
+
+    def _patterns(self, value: str) -> list[PathPattern]:
+        from marklight.reference import Target, path_patterns, targets
+        from marklight.text.globs import validate_glob
+
+        def exists(target: Target) -> bool:
+            found = self.tools.snapshot.documents.find_by_path(target.path)
+            return any(target.collection in (None, id.collection) for id in found)
+
+        return path_patterns(
+            validate_glob(value), lambda name: targets(name, self.collections), exists
+        )
 
     def _checked(self, key: str, value: str) -> str:
         if key == "tag":
