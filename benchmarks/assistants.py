@@ -3,8 +3,8 @@
     python -m benchmarks.assistants [--program MARKLIGHT] [--label LABEL]
 
 The tasks are in `benchmarks/assistant_tasks.toml`. The scripted assistant passes on what Claude Code and Codex pass on: `structuredContent` as
-JSON if there is any, else the text. It searches; if it sees a part of the answer, it reads that section, then that document; else it searches in
-other words, then reads the sections of the best results. A task is answered when all its facts were in what it read. Another program can be
+JSON if there is any, else the text. It searches; if it sees a part of the answer, it reads that section; then it searches in other words. At last it
+reads the whole document in which it saw a part of the answer, or the sections of the best results. A task is answered when all its facts were in what it read. Another program can be
 measured, so that two versions are compared with the same assistant. Results of other labels stay in `benchmarks/results/assistants.json`.
 """
 
@@ -190,7 +190,8 @@ class Assistant:
             every += results
             for each in self._partly_right(results):
                 self.read(each.section)
-                self.read(each.path)
+        for each in self._partly_right(every):
+            self.read(each.path)
         for each in every[:MAX_SECTIONS]:
             self.read(each.section)
         for path in dict.fromkeys(each.path for each in every):
