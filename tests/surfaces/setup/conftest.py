@@ -18,7 +18,7 @@ def user(
 ) -> Iterator[User]:
     monkeypatch.setattr(sys, "platform", "linux")
     for name in os.environ:
-        if name.startswith(("MARKLIGHT_", "CLAUDE_", "CODEX_", "XDG_")):
+        if name.startswith(("MARKLIGHT_", "CLAUDE_", "CODEX_", "GEMINI_", "CLINE_", "XDG_")):
             monkeypatch.delenv(name)
     home, notes = tmp_path / "home", tmp_path / 'my "nötes" 日本'
     home.mkdir()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from marklight.surfaces.setup.clients import CLIENTS
-from tests.surfaces.setup.user import JSON, User, values
+from tests.surfaces.setup.user import JSON, User, command, values
 
 OTHERS = {
     "two spaces": '{\n  "theme": "dark",\n  "SERVERS": {\n    "other": {"command": "npx", "args": []}\n  },\n  "n": 1.10\n}\n',
@@ -39,7 +39,7 @@ def test_all_other_text_of_a_json_file_is_unchanged(user: User, client: str, tex
     wanted = json.loads(text.removeprefix("\ufeff")) if text.strip() else {}
     now = json.loads(bare)
     ours = now[CLIENTS[client].servers].pop("marklight")
-    assert ours["args"][-1] == str(user.notes)
+    assert command(ours)[-1] == str(user.notes)
     assert now == {CLIENTS[client].servers: {}} | wanted
     # Only additions: every old character is still there, in order.
     rest = iter(after)
@@ -61,7 +61,7 @@ def test_an_object_created_for_the_entry_is_removed_with_it(user: User, client: 
     user.install_mcp(client)
     other = user.notes / "other"
     other.mkdir()
-    user.install_mcp(client, str(other))  # the backup contains our entry now
+    user.install_mcp(client, str(other), "--name", "marklight")  # the backup contains our entry now
     user.install_mcp(client, "--remove")
     assert values(file) == {"theme": "dark"}
     # An object that the user wrote stays, even if it is empty.
@@ -73,6 +73,77 @@ def test_an_object_created_for_the_entry_is_removed_with_it(user: User, client: 
         file.write_text(json.dumps(now))
         user.install_mcp(client, "--remove")
         assert values(file) == {servers: {}}
+
+
+COMMENTED = """\
+// Settings of the editor
+//
+{
+  "theme": "dark", // at night
+  /* SERVERS: {"marklight": {}} */
+  "SERVERS": {
+    // the first one
+    "other": { "command": "npx", "args": ["//", "a,}"] }, // needed
+  },
+}
+"""
+
+
+@pytest.mark.parametrize("client", [name for name, each in CLIENTS.items() if each.comments])
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+def test_comments_in_json_are_kept_where_the_client_allows_them(
+    user: User, client: str, ending: str
+) -> None:
+    text = COMMENTED.replace("SERVERS", CLIENTS[client].servers).replace("\n", ending)
+    file = user.write_config(client, text)
+    assert user.install_mcp(client)[0] == 0
+    after = file.read_bytes().decode()
+    rest = iter(after)
+    assert all(character in rest for character in text)
+    assert after.count(ending) == after.count("\n") > text.count("\n")
+    assert after.index("// needed") < after.index('"marklight": {' + ending)
+    user.install_mcp(client, str(user.home), "--name", "marklight")
+    assert file.read_bytes().decode() == after.replace(
+        json.dumps(str(user.notes), ensure_ascii=False), json.dumps(str(user.home))
+    )
+    assert user.install_mcp(client, "--remove")[0] == 0
+    assert file.read_bytes().decode() == text
+
+
+def test_comments_in_our_own_entry_are_kept(user: User) -> None:
+    own = '"marklight": { /* mine */ "env": {"A": "1"}, // why\n "command": "old", "args": [] }'
+    file = user.write_config("zed", '{"context_servers": {' + own + "}}")
+    assert user.install_mcp("zed")[0] == 0
+    after = file.read_text()
+    assert after.startswith(
+        '{"context_servers": {"marklight": { /* mine */ "env": {"A": "1"}, // why\n'
+    )
+    assert "old" not in after
+
+
+def test_an_existing_file_of_another_name_is_used(user: User) -> None:
+    # opencode 1.18 creates ~/.config/opencode/opencode.jsonc at its first start.
+    folder = user.home / ".config" / "opencode"
+    folder.mkdir(parents=True)
+    file = folder / "opencode.jsonc"
+    file.write_text('{\n  "$schema": "https://opencode.ai/config.json"\n}')
+    assert user.install_mcp("opencode")[0] == 0
+    assert "marklight" in values(file)["mcp"]
+    assert not user.file("opencode").exists()
+
+
+def test_the_servers_of_opencode_2_are_one_level_deeper(user: User) -> None:
+    # opencode.ai/docs/mcp-servers: version 2 has mcp.servers.NAME, version 1 has mcp.NAME.
+    other = {"type": "local", "command": ["npx"]}
+    file = user.write_config("opencode", json.dumps({"mcp": {"servers": {"other": other}}}))
+    user.install_mcp("opencode")
+    assert set(values(file)["mcp"]["servers"]) == {"other", "marklight"}
+    assert "marklight" in user.install_mcp("opencode", "--list")[1]
+    user.install_mcp("opencode", "--remove")
+    assert values(file) == {"mcp": {"servers": {"other": other}}}
+    file = user.write_config("opencode", json.dumps({"mcp": {"servers": other}}))
+    user.install_mcp("opencode")
+    assert set(values(file)["mcp"]) == {"servers", "marklight"}
 
 
 CODEX = """\
@@ -147,20 +218,25 @@ def test_a_toml_file_with_an_unsupported_layout_is_unchanged(user: User, text: s
     assert err.splitlines()[-1].endswith("Add the entry printed above by hand.")
 
 
+STRICT = {
+    "comments": '{\n  // mine\n  "mcpServers": {}\n}\n',
+    "trailing comma": '{"mcpServers": {},}',
+}
+"""Allowed in JSONC only."""
 BROKEN = {
-    "comments": '{\n  // mine\n  "servers": {}\n}\n',
-    "trailing comma": '{"servers": {},}',
     "cut off": '{"servers": {',
     "a list": "[]",
     "null": "null",
     "servers are a list": '{"servers": [], "mcpServers": []}',
     "twice": '{"servers": {}, "mcpServers": {}, "mcpServers": {"a": {}}, "servers": {"a": {}}}',
     "too deep": "[" * 100_000,
+    "open comment": '{"servers": {}} /*',
 }
+INVALID = [(client, text) for client in ("vscode", "claude-code") for text in BROKEN.values()]
+INVALID += [(client, text) for client in ("claude-desktop", "cline") for text in STRICT.values()]
 
 
-@pytest.mark.parametrize("text", BROKEN.values(), ids=BROKEN.keys())
-@pytest.mark.parametrize("client", ["vscode", "claude-code"])
+@pytest.mark.parametrize(("client", "text"), INVALID)
 def test_an_invalid_file_is_unchanged_and_the_entry_is_printed(
     user: User, client: str, text: str
 ) -> None:
@@ -169,7 +245,7 @@ def test_an_invalid_file_is_unchanged_and_the_entry_is_printed(
     assert code == 3
     assert file.read_text() == text
     assert list(file.parent.glob(f"{file.name}*")) == [file]
-    assert json.loads(out)[CLIENTS[client].servers]["marklight"]["args"][-1] == str(user.notes)
+    assert command(json.loads(out)[CLIENTS[client].servers]["marklight"])[-1] == str(user.notes)
     assert str(file) in err.splitlines()[-1]
     code, _, err = user.install_mcp(client, "--remove")
     assert code == 3

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marklight.surfaces.setup.config_formats import JSON, TOML
+from marklight.surfaces.setup.config_formats import JSON, JSONC, TOML
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -66,6 +67,50 @@ def test_adding_and_removing_a_json_entry_restores_the_text(
     text = json.dumps({**content, "servers": {"other": {"command": "x"}}}, indent=indent)
     keys = ("servers", "marklight")
     assert JSON.take(JSON.put(text, keys, {"command": "y"}), keys) == text
+
+
+BLANKS = st.lists(
+    st.sampled_from([" ", "\n", "\t", "// , } a comment\n", '/* { " */', "/**/"]), max_size=3
+).map("".join)
+
+
+@st.composite
+def jsonc_files(draw: st.DrawFn, depth: int = 0) -> str:
+    """Draw an object with comments and trailing commas wherever JSONC allows them."""
+    members = []
+    for key in draw(st.lists(st.sampled_from(["servers", "other", "a//b", ","]), unique=True)):
+        inner = key == "servers" or (depth < 2 and draw(st.booleans()))
+        value = draw(jsonc_files(depth + 1)) if inner else json.dumps(draw(VALUES))
+        members.append(draw(BLANKS) + json.dumps(key) + draw(BLANKS) + ":" + draw(BLANKS) + value)
+        members[-1] += draw(BLANKS)
+    comma = "," + draw(BLANKS) if members and draw(st.booleans()) else ""
+    text = "{" + (",".join(members) + comma if members else draw(BLANKS)) + "}"
+    return draw(BLANKS) + text + draw(BLANKS) if depth == 0 else text
+
+
+@given(jsonc_files())
+def test_adding_and_removing_an_entry_keeps_all_comments(text: str) -> None:
+    keys = ("servers", "marklight")
+    after = JSONC.put(text, keys, {"command": "x"})
+    wanted = JSONC.parse(text)
+    wanted.setdefault("servers", {})["marklight"] = {"command": "x"}
+    assert JSONC.same(JSONC.parse(after), wanted)
+    assert comments(after) == comments(text)
+    without = JSONC.take(after, keys)
+    del wanted["servers"]["marklight"]
+    assert JSONC.same(JSONC.parse(without), wanted)
+    assert comments(without) == comments(text)
+    for key in JSONC.parse(text):
+        left = JSONC.take(text, (key,))
+        assert JSONC.same(
+            JSONC.parse(left),
+            {name: each for name, each in JSONC.parse(text).items() if name != key},
+        )
+
+
+def comments(text: str) -> list[str]:
+    found = re.findall(r'"(?:[^"\\]|\\.)*"|(//[^\n]*|/\*.*?\*/)', text)
+    return [each for each in found if each]
 
 
 @given(TOML_FILES)

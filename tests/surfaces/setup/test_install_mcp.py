@@ -11,7 +11,7 @@ import pytest
 from marklight.surfaces.setup import config_file
 from marklight.surfaces.setup.clients import CLIENTS
 from marklight.surfaces.setup.config_file import SKILL
-from tests.surfaces.setup.user import User, values
+from tests.surfaces.setup.user import User, command, values
 
 
 @pytest.mark.parametrize("client", CLIENTS)
@@ -19,8 +19,8 @@ def test_a_client_without_a_configuration_gets_one(user: User, client: str) -> N
     code, out, err = user.install_mcp(client)
     assert code == 0, err
     written = user.servers(client)["marklight"]
-    assert Path(written["command"]).is_absolute()
-    assert written["args"][-2:] == ["mcp", str(user.notes)]
+    assert Path(command(written)[0]).is_absolute()
+    assert command(written)[-2:] == ["mcp", str(user.notes)]
     assert set(written) <= {"type", "command", "args"}
     assert out.count("\n") == 1
     assert str(user.file(client)) in out
@@ -34,7 +34,8 @@ def test_installing_twice_changes_nothing(user: User, client: str) -> None:
     code, out, _ = user.install_mcp(client)
     assert code == 0
     assert out.startswith("Nothing to do")
-    assert user.file(client).stat() == before
+    after = user.file(client).stat()
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
     assert len(list(user.file(client).parent.iterdir())) == 1
 
 
@@ -87,20 +88,83 @@ def test_an_entry_with_a_url_becomes_a_command(user: User, client: str) -> None:
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_several_libraries_have_entries_of_their_own(
-    user: User, client: str, tmp_path: Path
-) -> None:
+def test_a_second_library_gets_a_name_of_its_own(user: User, client: str, tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("Work & Plans", "sub/work plans", "日本", "x" * 90)]
+    for folder in folders:
+        folder.mkdir(parents=True)
+    for folder in (user.notes, *folders):
+        code, out, _ = user.install_mcp(client, str(folder))
+        assert code == 0
+        assert out.startswith("Added marklight")
+    expected = {
+        "marklight": user.notes,
+        "marklight-work-plans": folders[0],
+        "marklight-work-plans-2": folders[1],
+        "marklight-2": folders[2],
+        "marklight-" + "x" * 20: folders[3],
+    }
+    names = {name: str(folder) for name, folder in expected.items()}
+    assert {name: command(each)[-1] for name, each in user.servers(client).items()} == names
+    for name, folder in expected.items():
+        assert f"Nothing to do: {name} in" in user.install_mcp(client, str(folder))[1]
+        assert len(f"mcp__{name}__search_with_hypothesis") <= 64
+    user.install_mcp(client, str(folders[0]), "--name", "mine")
+    assert command(user.servers(client)["mine"])[-1] == str(folders[0])
+
+
+def test_the_entry_to_remove_must_be_clear(user: User, tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()
-    user.install_mcp(client)
-    user.install_mcp(client, str(work), "--name", "work")
-    servers = user.servers(client)
-    assert {name: each["args"][-1] for name, each in servers.items()} == {
-        "marklight": str(user.notes),
-        "work": str(work),
+    user.install_mcp("cursor")
+    user.install_mcp("cursor", str(work))
+    code, _, err = user.install_mcp("cursor", "--remove")
+    assert code == 2
+    assert f"marklight ({user.notes}), marklight-work ({work})" in err
+    assert "--name" in err
+    code, _, err = user.install_mcp("cursor", str(user.home), "--remove")
+    assert code == 2
+    assert "--list" in err
+    assert user.install_mcp("cursor", str(user.notes), "--remove")[0] == 0
+    assert set(user.servers("cursor")) == {"marklight-work"}
+    assert user.install_mcp("cursor", "--remove")[1].startswith("Removed marklight-work from")
+
+
+def test_the_entry_of_a_library_that_was_moved_is_replaced(user: User, tmp_path: Path) -> None:
+    user.install_mcp("cursor")
+    moved = user.notes.rename(tmp_path / "moved")
+    _, out, _ = user.install_mcp("cursor", str(moved))
+    assert out.startswith("Changed marklight in")
+    assert {name: command(each)[-1] for name, each in user.servers("cursor").items()} == {
+        "marklight": str(moved)
     }
-    user.install_mcp(client, "--remove", "--name", "marklight")
-    assert set(user.servers(client)) == {"work"}
+
+
+def test_a_list_shows_what_is_installed_where(user: User, tmp_path: Path) -> None:
+    code, out, err = user.install_mcp("--list")
+    assert (code, out) == (1, "")
+    assert "No library is installed" in err
+    work = tmp_path / "work"
+    work.mkdir()
+    user.install_mcp("cursor", str(work))
+    user.install_mcp("opencode")
+    user.install_mcp("codex", "--project")
+    user.write_config("zed", "{ // broken")
+    work.rmdir()
+    code, out, err = user.install_mcp("--list")
+    assert code == 0
+    rows = [line.split() for line in out.splitlines()]
+    assert [row[:2] for row in rows] == [
+        ["cursor", "marklight"],
+        ["codex", "marklight"],
+        ["opencode", "marklight"],
+    ]
+    assert f"{work} " in out.splitlines()[0]
+    assert out.splitlines()[0].endswith(f"{user.file('cursor')} (the folder does not exist)")
+    assert out.splitlines()[1].endswith(str(user.notes / ".codex/config.toml"))
+    assert str(user.notes) in out.splitlines()[2]
+    assert f"zed: Cannot change {user.file('zed')}" in err
+    assert user.install_mcp("cursor", "--list")[1].split() == out.splitlines()[0].split()
+    assert user.install_mcp("gemini", "--list")[0] == 1
 
 
 @pytest.mark.parametrize("client", [name for name, each in CLIENTS.items() if each.project_file])
@@ -137,7 +201,11 @@ def test_environment_variables_of_clients_are_honoured(
 WRONG = {
     "unknown": (["cluade-code"], "Did you mean 'claude-code'?"),
     "in other letters": (["VSCode"], "Did you mean 'vscode'?"),
-    "like nothing": (["emacs"], "Known: claude-code, claude-desktop, cursor, vscode, codex"),
+    "like nothing": (
+        ["emacs"],
+        "Known: claude-code, claude-desktop, cursor, vscode, codex, gemini",
+    ),
+    "no client": ([], "Name one: claude-code, claude-desktop"),
     "no projects": (["claude-desktop", "--project"], "Leave out --project"),
     "no skills": (["claude-desktop", "--skill"], "does not read skills"),
     "no folder": (["cursor", "nowhere"], "No such folder: nowhere"),
@@ -167,7 +235,7 @@ def test_the_surrounding_library_is_served_unless_a_folder_is_given(
     user.install_mcp("cursor")
     assert user.servers("cursor")["marklight"]["args"][-1] == str(user.notes)
     user.install_mcp("cursor", ".")
-    assert user.servers("cursor")["marklight"]["args"][-1] == str(part)
+    assert user.servers("cursor")["marklight-guides"]["args"][-1] == str(part)
 
 
 @pytest.mark.parametrize("dry", [(), ("--dry-run",)])

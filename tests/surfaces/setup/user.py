@@ -40,6 +40,12 @@ class User:
         return values(self.file(client))[CLIENTS[client].servers]
 
 
+def command(entry: dict[str, Any]) -> list[str]:
+    """Return the program and its arguments in an entry; opencode has both in one list."""
+    program = entry["command"]
+    return program if isinstance(program, list) else [program, *entry["args"]]
+
+
 def values(file: Path) -> dict[str, Any]:
     text = file.read_text("utf-8")
     found: dict[str, Any] = tomllib.loads(text) if file.suffix == ".toml" else json.loads(text)

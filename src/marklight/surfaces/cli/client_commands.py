@@ -12,19 +12,21 @@ import click
 from marklight.errors import UsageError
 from marklight.formatting import one_line
 from marklight.surfaces.cli.options import completer, in_library
-from marklight.surfaces.cli.output import close_sentence, note, show
+from marklight.surfaces.cli.output import close_sentence, display_width, note, show
 
 if TYPE_CHECKING:
     from marklight.surfaces.setup.clients import Client
-    from marklight.surfaces.setup.config_file import Change
+    from marklight.surfaces.setup.config_file import Change, ConfigFile
 
 
 @click.command("install-mcp", short_help="Connect an assistant to a library.")
-@click.argument("client", shell_complete=completer("clients"))
+@click.argument("client", required=False, shell_complete=completer("clients"))
 @in_library
+@click.option("--list", "listing", is_flag=True, help="List the libraries that are installed.")
 @click.option("--project", is_flag=True, help="Configure only the project in the current folder.")
 @click.option(
-    "--name", default="marklight", show_default=True, help="Register the server under this name."
+    "--name",
+    help="Register the server under this name (default: marklight; with another library, marklight-FOLDER).",
 )
 @click.option(
     "--file",
@@ -41,10 +43,11 @@ if TYPE_CHECKING:
     "--dry-run", "--print", "dry_run", is_flag=True, help="Print the entry; change nothing."
 )
 def install_mcp(
-    client: str,
+    client: str | None,
     folder: Path | None,
+    listing: bool,
     project: bool,
-    name: str,
+    name: str | None,
     file: Path | None,
     skill: bool,
     remove: bool,
@@ -52,29 +55,40 @@ def install_mcp(
 ) -> int:
     """Connect an assistant to a library.
 
-    CLIENT is claude-code, claude-desktop, cursor, vscode or codex. PATH defaults to the library that
-    contains the current folder. The rest of the client's configuration stays as it is.
+    CLIENT is claude-code, claude-desktop, cursor, vscode, codex, gemini, opencode, zed, windsurf or cline.
+    PATH defaults to the library that contains the current folder. The rest of the client's configuration
+    stays as it is.
     """
     from marklight.surfaces.setup import clients
+    from marklight.surfaces.setup.config_file import ConfigFile
 
+    if listing:
+        return _list(client)
+    if client is None:
+        raise UsageError(
+            "No client given",
+            f"Name one: {', '.join(clients.CLIENTS)}; --list shows what is installed",
+        )
     known = clients.find_client(client)
-    if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
+    if name is not None and not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
         # The rule of the strictest clients, Claude Code and Codex.
         raise UsageError(f"Not a valid server name: {name[:100]!r}", "Use letters, digits, - and _")
     project_folder = Path.cwd() if project else None
-    config = (file.expanduser() if file else clients.config_file(known, project_folder)).absolute()
+    path = (file.expanduser() if file else clients.config_file(known, project_folder)).absolute()
+    config = ConfigFile(path, known.comments)
     skill_file = clients.skill_file(known, project_folder) if skill else None
     if remove:
-        _remove(known, name, config, skill_file, dry_run)
+        _remove(known, name, folder, config, skill_file, dry_run)
         return 0
     served = _served_folder(folder, client)
+    keys = _entry_keys(known, config, name, served)
     entry = known.entry(clients.server_command(served))
     if dry_run:
-        _print_entry(known, name, config, skill_file, entry)
+        _print_entry(config, keys, skill_file, entry)
         return 0
-    if not (project or file or config.parent.is_dir()):
-        note(f"{config.parent} does not exist yet. Is {known.title} installed?")
-    _install(known, name, config, served, entry)
+    if not (project or file or path.parent.is_dir()):
+        note(f"{path.parent} does not exist yet. Is {known.title} installed?")
+    _install(known, config, keys, served, entry)
     if skill_file:
         from marklight.surfaces.setup.config_file import write_skill
 
@@ -93,55 +107,130 @@ def install_mcp(
     return 0
 
 
-def _install(client: Client, name: str, config: Path, folder: Path, entry: dict[str, Any]) -> None:
-    from marklight.surfaces.setup.config_file import CannotEdit, entry_text, put_entry
+def _list(client: str | None) -> int:
+    """Print a line for each entry: client, name, folder and configuration file."""
+    from marklight.surfaces.setup.clients import CLIENTS, find_client
+    from marklight.surfaces.setup.installed import list_installed
+
+    names = [find_client(client).name] if client else list(CLIENTS)
+    found = list(list_installed(names, Path.cwd()))
+    rows = [(each.client, each.name, each.folder, str(each.file), each.problem) for each in found]
+    widths = [max((display_width(row[at]) for row in rows if row[1]), default=0) for at in range(3)]
+    for row in rows:
+        *cells, file, problem = row
+        if not row[1]:
+            note(one_line(f"{row[0]}: {problem}"))
+            continue
+        columns = (
+            cell + " " * (width - display_width(cell))
+            for cell, width in zip(cells, widths, strict=True)
+        )
+        show(one_line("  ".join((*columns, file)) + (f" ({problem})" if problem else "")))
+    if not any(row[1] for row in rows):
+        where = f" in {find_client(client).title}" if client else ""
+        note(f"No library is installed{where}. Add one: `marklight install-mcp CLIENT PATH`")
+        return 1
+    return 0
+
+
+def _entry_keys(
+    client: Client, config: ConfigFile, name: str | None, folder: Path
+) -> tuple[str, ...]:
+    """Return the keys of the entry for a folder; a second library gets a name of its own."""
+    from marklight.surfaces.setup.installed import DEFAULT_NAME, entries_of, entry_name
+
+    values = _values(config)
+    if name is None:
+        name = entry_name(folder, entries_of(client, values)) if values else DEFAULT_NAME
+    return (*client.servers_path(values), name)
+
+
+def _values(config: ConfigFile) -> dict[str, Any]:
+    """Return the values of a configuration file; none if it is invalid, which is reported when it is changed."""
+    from marklight.surfaces.setup.config_file import CannotEdit, read_values
 
     try:
-        change = put_entry(config, (client.servers, name), entry)
+        return read_values(config)
+    except CannotEdit:
+        return {}
+
+
+def _install(
+    client: Client, config: ConfigFile, keys: tuple[str, ...], folder: Path, entry: dict[str, Any]
+) -> None:
+    from marklight.surfaces.setup.config_file import CannotEdit, entry_text, put_entry
+
+    name = keys[-1]
+    try:
+        change = put_entry(config, keys, entry)
     except CannotEdit as error:
-        note(f"Add this to {config}:")
-        show(entry_text(config, (client.servers, name), entry))
+        note(f"Add this to {config.path}:")
+        show(entry_text(config, keys, entry))
         raise CannotEdit(error.message, "Add the entry printed above by hand") from None
     if change.done:
         _print_change(change, name, f"It serves {folder}. {client.next_step}")
     else:
-        show(one_line(f"Nothing to do: {name} in {config} already serves {folder}"))
+        show(one_line(f"Nothing to do: {name} in {config.path} already serves {folder}"))
 
 
 def _print_entry(
-    client: Client, name: str, config: Path, skill_file: Path | None, entry: dict[str, Any]
+    config: ConfigFile, keys: tuple[str, ...], skill_file: Path | None, entry: dict[str, Any]
 ) -> None:
     from marklight.surfaces.setup.config_file import SKILL, entry_text
 
-    note(f"Nothing was changed. This would be added to {config}:")
-    show(entry_text(config, (client.servers, name), entry))
+    note(f"Nothing was changed. This would be added to {config.path}:")
+    show(entry_text(config, keys, entry))
     if skill_file:
         note(f"This would be written to {skill_file}:")
         show(SKILL.read_text("utf-8").rstrip("\n"))
 
 
 def _remove(
-    client: Client, name: str, config: Path, skill_file: Path | None, dry_run: bool
+    client: Client,
+    name: str | None,
+    folder: Path | None,
+    config: ConfigFile,
+    skill_file: Path | None,
+    dry_run: bool,
 ) -> None:
     from marklight.surfaces.setup.config_file import CannotEdit, remove_skill, take_entry
 
+    values = _values(config)
+    name = name or _name_to_remove(client, values, folder, config.path)
     if dry_run:
-        note(f"Nothing was changed. {name} would be removed from {config}")
+        note(f"Nothing was changed. {name} would be removed from {config.path}")
         return
     try:
-        change = take_entry(config, (client.servers, name))
+        change = take_entry(config, (*client.servers_path(values), name))
     except CannotEdit as error:
         raise CannotEdit(error.message, f"Remove {name} from it by hand") from None
     if change.done:
         _print_change(change, name, f"Restart {client.title}")
     else:
-        show(one_line(f"Nothing to do: {name} is not in {config}"))
+        show(one_line(f"Nothing to do: {name} is not in {config.path}"))
     if skill_file:
         change = remove_skill(skill_file)
         if change.done:
             _print_change(change, "the skill")
         else:
             show(one_line(f"The skill is not installed: {skill_file}"))
+
+
+def _name_to_remove(client: Client, values: dict[str, Any], folder: Path | None, file: Path) -> str:
+    """Return the name of the entry that serves the folder, or of the only one."""
+    from marklight.surfaces.setup.installed import DEFAULT_NAME, entries_of, name_of
+
+    entries = entries_of(client, values)
+    if folder is not None:
+        if own := name_of(folder.expanduser().resolve(), entries):
+            return own
+        raise UsageError(
+            f"No entry in {file} serves {folder}", "See `marklight install-mcp --list`"
+        )
+    if len(entries) > 1:
+        served = ", ".join(f"{name} ({place})" for name, place in entries.items())
+        raise UsageError(f"{file} has several libraries: {served}", "Choose one with --name")
+    return next(iter(entries), DEFAULT_NAME)
 
 
 def _served_folder(path: Path | None, client: str) -> Path:

@@ -3,7 +3,11 @@
 Sources, read in November 2026:
 Claude Code: code.claude.com/docs/en/mcp and /skills; Claude Desktop: modelcontextprotocol.io, its page on local servers;
 Cursor: cursor.com/docs/mcp and /skills; VS Code: code.visualstudio.com/docs/agents/reference/mcp-configuration and
-/docs/agent-customization/agent-skills; Codex: developers.openai.com/codex, its pages on MCP, configuration and skills.
+/docs/agent-customization/agent-skills; Codex: developers.openai.com/codex, its pages on MCP, configuration and skills;
+Gemini CLI: geminicli.com/docs/tools/mcp-server and /docs/cli/skills; opencode: opencode.ai/docs/mcp-servers and /docs/migrate-v1;
+Zed: zed.dev/docs/ai/mcp, /docs/ai/skills and /docs/configuring-zed; Windsurf: docs.devin.ai/desktop/cascade/mcp and
+docs.windsurf.com/windsurf/cascade/skills; Cline: docs.cline.bot/mcp, and the source of its version 3.0.65 for the path.
+The entries of Gemini CLI 0.61, opencode 1.18 and Cline 3.0.65 were tested with the programs.
 """
 
 from __future__ import annotations
@@ -12,7 +16,8 @@ import glob
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -44,6 +49,31 @@ class Machine:
         value = self.environment.get(variable, "").strip()
         return type(self.home)(value) if value else None
 
+    @property
+    def xdg_config(self) -> PurePath:
+        """Return the folder for configuration by the XDG specification, on every platform."""
+        folder = self.folder_in("XDG_CONFIG_HOME")
+        return folder if folder and folder.is_absolute() else self.home / ".config"
+
+
+class Base(Enum):
+    """Folder that contains a client's configuration."""
+
+    HOME = "home"
+    APPLICATIONS = "application data"
+    XDG = "XDG"
+    """The XDG folder on every platform."""
+    CONFIG = "config"
+    """The XDG folder on Linux, `~/.config` on macOS, application data on Windows."""
+
+    def folder(self, machine: Machine) -> PurePath:
+        """Return the folder on a machine."""
+        if self is Base.APPLICATIONS or (self is Base.CONFIG and machine.platform != "darwin"):
+            return machine.applications
+        if self is Base.XDG:
+            return machine.xdg_config
+        return machine.home / ".config" if self is Base.CONFIG else machine.home
+
 
 @dataclass(frozen=True, slots=True)
 class Client:
@@ -54,40 +84,55 @@ class Client:
     next_step: str
     """Instruction for the user after the entry is added."""
     file: str
-    """Relative to the home folder, or to the folder for application data."""
-    in_application_data: bool = False
-    folder_variable: str = ""
-    """Environment variable that names another folder for the file."""
+    """Relative to the base folder."""
+    base: Base = Base.HOME
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables that name another folder, each with the path of the file in it; empty if it names the file."""
+    other_names: tuple[str, ...] = ()
+    """Names that the file may have instead."""
     project_file: str = ""
     servers: str = "mcpServers"
     """Key or table that contains all servers."""
-    has_type: bool = True
+    comments: bool = False
+    """True if the client reads comments in JSON."""
+    has_type: bool = False
     """True if an entry contains `"type": "stdio"`."""
     skills: str = ""
     project_skills: str = ""
 
     def entry(self, command: Sequence[str]) -> dict[str, Any]:
         """Return the entry of a server."""
+        if self.name == "opencode":
+            return {"type": "local", "command": list(command)}
         kind = {"type": "stdio"} if self.has_type else {}
         return {**kind, "command": command[0], "args": list(command[1:])}
 
+    def servers_path(self, values: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the keys of the object that contains all servers, in a file with these values."""
+        outer = values.get(self.servers)
+        if self.name == "opencode" and isinstance(outer, Mapping):
+            # Version 2 has one more object, `servers`; a server of that name has a type.
+            inner = outer.get("servers")
+            if isinstance(inner, Mapping) and "type" not in inner:
+                return (self.servers, "servers")
+        return (self.servers,)
+
     def user_files(self, machine: Machine) -> tuple[PurePath, ...]:
         """Return possible paths of the configuration, likeliest first; all but the last may contain `*`."""
-        if folder := machine.environment.get(self.folder_variable, "").strip():
-            return (type(machine.home)(folder) / PurePath(self.file).name,)
-        if not self.in_application_data:
-            return (machine.home / self.file,)
-        plain = machine.applications / self.file
+        for variable, path in self.variables.items():
+            if folder := machine.folder_in(variable):
+                return (folder / path if path else folder,)
+        plain = self.base.folder(machine) / self.file
+        if self.name == "zed" and machine.platform == "win32":
+            return (plain.parent.with_name("Zed") / plain.name,)
         if self.name == "claude-desktop" and machine.platform == "win32":
             return (*_packaged(machine, PurePath(self.file).name), plain)
         return (plain,)
 
     def skills_folder(self, machine: Machine) -> PurePath:
         """Return the folder of skills for all projects."""
-        if self.folder_variable == "CLAUDE_CONFIG_DIR" and (
-            folder := machine.environment.get(self.folder_variable)
-        ):
-            return type(machine.home)(folder) / "skills"
+        if self.name == "claude-code" and (folder := machine.folder_in("CLAUDE_CONFIG_DIR")):
+            return folder / "skills"
         return machine.home / self.skills
 
 
@@ -111,8 +156,9 @@ CLIENTS: Mapping[str, Client] = {
             title="Claude Code",
             next_step="Start a new session and check with /mcp",
             file=".claude.json",
-            folder_variable="CLAUDE_CONFIG_DIR",
+            variables={"CLAUDE_CONFIG_DIR": ".claude.json"},
             project_file=".mcp.json",
+            has_type=True,
             skills=".claude/skills",
             project_skills=".claude/skills",
         ),
@@ -121,8 +167,7 @@ CLIENTS: Mapping[str, Client] = {
             title="Claude Desktop",
             next_step="Quit Claude Desktop, not just its window, and start it again",
             file="Claude/claude_desktop_config.json",
-            in_application_data=True,
-            has_type=False,
+            base=Base.APPLICATIONS,
         ),
         Client(
             name="cursor",
@@ -130,6 +175,7 @@ CLIENTS: Mapping[str, Client] = {
             next_step="Restart Cursor and check under Customize, MCPs",
             file=".cursor/mcp.json",
             project_file=".cursor/mcp.json",
+            has_type=True,
             skills=".cursor/skills",
             project_skills=".cursor/skills",
         ),
@@ -138,9 +184,11 @@ CLIENTS: Mapping[str, Client] = {
             title="VS Code",
             next_step="In VS Code, run `MCP: List Servers`, start the server and trust it",
             file="Code/User/mcp.json",
-            in_application_data=True,
+            base=Base.APPLICATIONS,
             project_file=".vscode/mcp.json",
             servers="servers",
+            comments=True,
+            has_type=True,
             skills=".copilot/skills",
             project_skills=".github/skills",
         ),
@@ -149,12 +197,68 @@ CLIENTS: Mapping[str, Client] = {
             title="Codex",
             next_step="Start a new session and check with /mcp",
             file=".codex/config.toml",
-            folder_variable="CODEX_HOME",
+            variables={"CODEX_HOME": "config.toml"},
             project_file=".codex/config.toml",
             servers="mcp_servers",
-            has_type=False,
             skills=".agents/skills",
             project_skills=".agents/skills",
+        ),
+        Client(
+            name="gemini",
+            title="Gemini CLI",
+            next_step="Start a new session and check with /mcp",
+            file=".gemini/settings.json",
+            variables={"GEMINI_CLI_HOME": ".gemini/settings.json"},
+            project_file=".gemini/settings.json",
+            comments=True,
+            skills=".gemini/skills",
+            project_skills=".gemini/skills",
+        ),
+        Client(
+            name="opencode",
+            title="opencode",
+            next_step="Start a new session and check with `opencode mcp list`",
+            file="opencode/opencode.json",
+            base=Base.XDG,
+            other_names=("opencode.jsonc",),
+            project_file="opencode.json",
+            servers="mcp",
+            comments=True,
+            skills=".agents/skills",
+            project_skills=".agents/skills",
+        ),
+        Client(
+            name="zed",
+            title="Zed",
+            next_step="In Zed's settings, under AI, MCP Servers, the server must be active",
+            file="zed/settings.json",
+            base=Base.CONFIG,
+            project_file=".zed/settings.json",
+            servers="context_servers",
+            comments=True,
+            skills=".agents/skills",
+            project_skills=".agents/skills",
+        ),
+        Client(
+            name="windsurf",
+            title="Windsurf",
+            next_step="In Windsurf, open MCPs in the Cascade panel and refresh",
+            file=".codeium/windsurf/mcp_config.json",
+            skills=".codeium/windsurf/skills",
+            project_skills=".windsurf/skills",
+        ),
+        Client(
+            name="cline",
+            title="Cline",
+            next_step="In Cline, open MCP Servers and check that the server is on",
+            file=".cline/data/settings/cline_mcp_settings.json",
+            variables={
+                "CLINE_MCP_SETTINGS_PATH": "",
+                "CLINE_DATA_DIR": "settings/cline_mcp_settings.json",
+                "CLINE_DIR": "data/settings/cline_mcp_settings.json",
+            },
+            skills=".cline/skills",
+            project_skills=".cline/skills",
         ),
     )
 }
@@ -180,12 +284,15 @@ def config_file(client: Client, project: Path | None) -> Path:
             # The program reads the file only if it has created the folder itself.
             for folder in sorted(glob.glob(str(pattern.parent))):
                 return Path(folder, pattern.name)
-        return Path(plain)
-    if not client.project_file:
+        file = Path(plain)
+    elif client.project_file:
+        file = project / client.project_file
+    else:
         raise UsageError(
             f"{client.title} has no configuration for a single project", "Leave out --project"
         )
-    return project / client.project_file
+    candidates = (file, *(file.with_name(name) for name in client.other_names))
+    return next((each for each in candidates if each.exists()), file)
 
 
 def skill_file(client: Client, project: Path | None) -> Path:

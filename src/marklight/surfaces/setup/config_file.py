@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from marklight.errors import MarklightError
 from marklight.surfaces.setup import config_formats
-from marklight.surfaces.setup.config_formats import JSON, TOML, Format
+from marklight.surfaces.setup.config_formats import JSON, JSONC, TOML, Format
 
 BACKUP_SUFFIX = ".before-marklight"
 """Suffix of the backup: the file as it was before our last change."""
@@ -38,12 +38,34 @@ class Change(NamedTuple):
     backup: Path | None = None
 
 
-def put_entry(file: Path, keys: Sequence[str], entry: Mapping[str, Any]) -> Change:
+class ConfigFile(NamedTuple):
+    """A configuration file; with `comments` its program allows comments and trailing commas in JSON."""
+
+    path: Path
+    comments: bool = False
+
+    @property
+    def format(self) -> Format:
+        """Return the syntax of the file."""
+        if self.path.suffix == ".toml":
+            return TOML
+        return JSONC if self.comments else JSON
+
+
+def read_values(file: ConfigFile) -> dict[str, Any]:
+    """Return the values of a configuration file; a file that does not exist has none."""
+    try:
+        return _parse(file, _decode(file.path, _read(file.path) or b"").removeprefix(BOM))
+    except OSError as error:
+        raise CannotEdit(f"Cannot read {file.path}: {error.strerror or error}") from None
+
+
+def put_entry(file: ConfigFile, keys: Sequence[str], entry: Mapping[str, Any]) -> Change:
     """Add or update the entry; keys that the user added to it, such as `env`, are kept."""
 
     def edit(text: str) -> tuple[str, str]:
-        format, values = _parse(file, text)
-        old = _get(file, values, keys)
+        format, values = file.format, _parse(file, text)
+        old = _get(file.path, values, keys)
         if not isinstance(old, Mapping) or "command" not in old:
             # None yet, or one with a URL: none of its keys fit a command.
             cleared = text if old is None else format.take(text, keys)
@@ -51,35 +73,41 @@ def put_entry(file: Path, keys: Sequence[str], entry: Mapping[str, Any]) -> Chan
             expected = dict(entry)
         elif (expected := {**old, **entry}) == old:
             return text, ""
+        elif format is TOML:
+            after = format.put(text, keys, entry)
         else:
-            after = format.put(text, keys, expected if format is JSON else entry)
-        _check(file, format, after, _with(values, keys, expected))
+            after = text
+            for key in entry:
+                if key not in old or old[key] != entry[key]:
+                    after = format.put(after, (*keys, key), entry[key])
+        _check(file, after, _with(values, keys, expected))
         return after, "added" if old is None else "changed"
 
-    return _edit(file, edit)
+    return _edit(file.path, edit)
 
 
-def take_entry(file: Path, keys: Sequence[str]) -> Change:
+def take_entry(file: ConfigFile, keys: Sequence[str]) -> Change:
     """Remove the entry, and the object around it if we created it."""
     *outer, _ = keys
 
     def edit(text: str) -> tuple[str, str]:
-        format, values = _parse(file, text)
-        if _get(file, values, keys) is None:
+        format, values = file.format, _parse(file, text)
+        if _get(file.path, values, keys) is None:
             return text, ""
         after, expected = format.take(text, keys), _with(values, keys, None)
         # TOML needs no statement for the outer table.
-        if format is JSON and _get(file, expected, outer) == {} and _created_outer(file, keys):
+        empty = format is not TOML and _get(file.path, expected, outer) == {}
+        if empty and _created_outer(file, keys):
             after, expected = format.take(after, outer), _with(expected, outer, None)
-        _check(file, format, after, expected)
+        _check(file, after, expected)
         return after, "removed"
 
-    return _edit(file, edit)
+    return _edit(file.path, edit)
 
 
-def entry_text(file: Path, keys: Sequence[str], entry: Mapping[str, Any]) -> str:
+def entry_text(file: ConfigFile, keys: Sequence[str], entry: Mapping[str, Any]) -> str:
     """Return the entry in the format of the file, to paste into it."""
-    return config_formats.entry_text(_format(file), keys, entry)
+    return config_formats.entry_text(file.format, keys, entry)
 
 
 def write_skill(file: Path) -> Change:
@@ -167,13 +195,13 @@ def _backup_of(real: Path) -> Path:
     return real.with_name(real.name + BACKUP_SUFFIX)
 
 
-def _created_outer(file: Path, keys: Sequence[str]) -> bool:
+def _created_outer(file: ConfigFile, keys: Sequence[str]) -> bool:
     """Return whether the backup shows that we created the object around our entry."""
     *outer, name = keys
     try:
-        backup = _read(_backup_of(Path(os.path.realpath(file))))
-        _, values = _parse(file, _decode(file, backup or b"").removeprefix(BOM))
-        before = _get(file, values, outer)
+        backup = _read(_backup_of(Path(os.path.realpath(file.path))))
+        values = _parse(file, _decode(file.path, backup or b"").removeprefix(BOM))
+        before = _get(file.path, values, outer)
     except (CannotEdit, OSError):
         return False
     # The backup contains our entry alone if we changed it since we added it.
@@ -197,10 +225,6 @@ def _edit(file: Path, edit: Callable[[str], tuple[str, str]]) -> Change:
     raise CannotEdit(f"Cannot change {file}: another program keeps writing to it")
 
 
-def _format(file: Path) -> Format:
-    return TOML if file.suffix == ".toml" else JSON
-
-
 def _decode(file: Path, data: bytes) -> str:
     try:
         return data.decode()
@@ -208,18 +232,17 @@ def _decode(file: Path, data: bytes) -> str:
         raise CannotEdit(f"Cannot change {file}: it is not UTF-8") from None
 
 
-def _parse(file: Path, text: str) -> tuple[Format, dict[str, Any]]:
-    format = _format(file)
+def _parse(file: ConfigFile, text: str) -> dict[str, Any]:
     try:
-        values = format.parse(text)
+        values = file.format.parse(text)
     except (ValueError, RecursionError) as error:
-        comments = format is JSON and ("//" in text or "/*" in text)
-        name = "JSON" if format is JSON else "TOML"
+        comments = file.format is JSON and ("//" in text or "/*" in text)
+        name = "TOML" if file.format is TOML else "JSON"
         reason = f"it {'contains comments or ' * comments}is not valid {name}"
-        raise CannotEdit(f"Cannot change {file}: {reason} ({error})") from None
+        raise CannotEdit(f"Cannot change {file.path}: {reason} ({error})") from None
     if not isinstance(values, dict):
-        raise CannotEdit(f"Cannot change {file}: it does not contain an object")
-    return format, values
+        raise CannotEdit(f"Cannot change {file.path}: it does not contain an object")
+    return values
 
 
 def _get(file: Path, values: dict[str, Any], keys: Sequence[str]) -> Any:
@@ -242,13 +265,13 @@ def _with(values: dict[str, Any], keys: Sequence[str], entry: Any) -> dict[str, 
     return left if entry is None else {**left, first: entry}
 
 
-def _check(file: Path, format: Format, after: str, expected: dict[str, Any]) -> None:
+def _check(file: ConfigFile, after: str, expected: dict[str, Any]) -> None:
     """Raise unless the new text has the expected values."""
     try:
-        right = format.same(format.parse(after), expected)
+        right = file.format.same(file.format.parse(after), expected)
     except ValueError:
         right = False
     if not right:
         raise CannotEdit(
-            f"Cannot change {file}: the entry cannot be edited automatically without risk to the rest of the file"
+            f"Cannot change {file.path}: the entry cannot be edited automatically without risk to the rest of the file"
         )

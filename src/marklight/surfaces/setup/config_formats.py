@@ -1,4 +1,4 @@
-"""Add and remove one entry in JSON and TOML text; all other text stays byte for byte the same.
+"""Add and remove one entry in JSON, JSONC and TOML text; all other text stays byte for byte the same.
 
 JSON: no library keeps indentation, number formats and escapes as they are written.
 TOML: tomlkit 0.15 was tried and not used: removing a table deletes the comment above the next one, new lines in a
@@ -34,11 +34,15 @@ def entry_text(format: Format, keys: Sequence[str], value: Mapping[str, Any]) ->
 
 
 class JsonFormat:
-    """JSON, edited as text."""
+    """JSON, edited as text; with `comments` also JSON with comments and trailing commas (JSONC)."""
+
+    def __init__(self, *, comments: bool = False) -> None:
+        self._comments = comments
 
     def parse(self, text: str) -> Any:
         """Return the values; blank text is an empty object."""
-        return json.loads(text, object_pairs_hook=_unique_keys) if text.strip() else {}
+        plain = self._without_comments(text).plain
+        return json.loads(plain, object_pairs_hook=_unique_keys) if plain.strip() else {}
 
     def same(self, first: Any, second: Any) -> bool:
         """Return whether two files have the same values; NaN, which Python parses, equals itself."""
@@ -46,39 +50,103 @@ class JsonFormat:
 
     def put(self, text: str, keys: Sequence[str], value: Any) -> str:
         """Set a value, in the indentation of the file."""
-        if not text.strip():
-            text = "{}\n"
+        if not self._without_comments(text).plain.strip():
+            above = text.rstrip()
+            text = f"{above}\n{{}}\n" if above else "{}\n"
         layout = _JsonLayout(text)
-        start = _skip_blanks(text, 0)
+        without = self._without_comments(text)
+        start = _skip_blanks(without.plain, 0)
         for depth, key in enumerate(keys, 1):
-            members, end = _members(text, start)
+            members, end = _members(without.plain, start)
             member = next((each for each in members if each.key == key), None)
             if member is None:
                 for outer in reversed(keys[depth:]):
                     value = {outer: value}
-                new = f"{json.dumps(key)}: {layout.dump(value, depth)}"
+                new = f"{layout.line(depth)}{json.dumps(key)}: {layout.dump(value, depth)}"
                 if members:
-                    last = members[-1].end
-                    return f"{text[:last]},{layout.line(depth)}{new}{text[last:]}"
-                inside = f"{layout.line(depth)}{new}{layout.line(depth - 1)}"
-                return text[: start + 1] + inside + text[end:]
+                    return _append(text, without, members[-1].end, end, new)
+                comments = len(text[start + 1 : end].rstrip())
+                if comments:
+                    at = start + 1 + comments
+                    return text[:at] + new + (text[at:end] or layout.line(depth - 1)) + text[end:]
+                return text[: start + 1] + new + layout.line(depth - 1) + text[end:]
             if depth == len(keys):
                 return text[: member.value_at] + layout.dump(value, depth) + text[member.end :]
             start = member.value_at
         raise AssertionError("a path has at least one key")
 
     def take(self, text: str, keys: Sequence[str]) -> str:
-        """Remove a member that exists."""
-        start = _skip_blanks(text, 0)
+        """Remove a member that exists; comments around it stay."""
+        without = self._without_comments(text)
+        start = _skip_blanks(without.plain, 0)
         for key in keys[:-1]:
-            start = next(each.value_at for each in _members(text, start)[0] if each.key == key)
-        members, end = _members(text, start)
+            inner = _members(without.plain, start)[0]
+            start = next(each.value_at for each in inner if each.key == key)
+        members, end = _members(without.plain, start)
         at = next(number for number, each in enumerate(members) if each.key == keys[-1])
+        before = members[at - 1].end if at else start + 1
+        after = members[at + 1].at if at + 1 < len(members) else end
+        member = members[at]
+        around = text[before : member.at] + text[member.end : after]
+        if around.strip(", \t\r\n"):
+            return _cut(text, without.uncommented, member, before, after)
         if at:
-            return text[: members[at - 1].end] + text[members[at].end :]
-        if len(members) > 1:
-            return text[: members[0].at] + text[members[1].at :]
-        return text[: start + 1] + text[end:]
+            return text[:before] + text[member.end :]
+        return text[: member.at] + text[after:] if len(members) > 1 else text[:before] + text[end:]
+
+    def _without_comments(self, text: str) -> _Blanked:
+        if not self._comments:
+            return _Blanked(text, text)
+        uncommented = _COMMENT.sub(_blank, text)
+        return _Blanked(uncommented, _TRAILING_COMMA.sub(_blank, uncommented))
+
+
+class _Blanked(NamedTuple):
+    """A text in which spaces replace what JSON does not allow, so that all offsets stay the same."""
+
+    uncommented: str
+    """Without comments."""
+    plain: str
+    """Without comments and trailing commas."""
+
+
+_STRING = r'"(?:[^"\\]|\\.)*"'
+_COMMENT = re.compile(rf"{_STRING}|//[^\r\n]*|/\*[\s\S]*?\*/")
+_TRAILING_COMMA = re.compile(rf"{_STRING}|,(?=\s*[}}\]])")
+_COMMENTS_ON_LINE = re.compile(r"(?:[ \t]*(?:/\*[^\r\n]*?\*/|//[^\r\n]*))*")
+
+
+def _blank(match: re.Match[str]) -> str:
+    return match[0] if match[0].startswith('"') else re.sub(r"[^\r\n]", " ", match[0])
+
+
+def _append(text: str, without: _Blanked, last: int, end: int, new: str) -> str:
+    """Add a member after the last one, below the comment on its line; a trailing comma stays one."""
+    comma = without.uncommented.find(",", last, end)
+    after = last if comma < 0 else comma + 1
+    comments = _COMMENTS_ON_LINE.match(text, after, end)
+    at = comments.end() if comments and without.plain is not text else after
+    if comma < 0:
+        return f"{text[:last]},{text[last:at]}{new}{text[at:]}"
+    return f"{text[:at]}{new},{text[at:]}"
+
+
+def _cut(text: str, uncommented: str, member: _Member, before: int, after: int) -> str:
+    """Remove a member with its line and one comma; all comments between `before` and `after` stay."""
+    comma = uncommented.find(",", member.end, after)
+    begin = member.at
+    while begin > before and text[begin - 1] in " \t":
+        begin -= 1
+    # The line break stays if something else follows on the line: it may end a comment.
+    own_line = not text[max(comma + 1, member.end) :].lstrip(" \t")[:1].strip("\r\n")
+    if own_line and begin > before and text[begin - 1] == "\n":
+        begin -= 2 if text[begin - 2 : begin] == "\r\n" else 1
+    if comma >= 0:
+        return text[:begin] + text[member.end : comma] + text[comma + 1 :]
+    comma = uncommented.find(",", before, member.at)
+    if comma < 0:
+        return text[:begin] + text[member.end :]
+    return text[:comma] + text[comma + 1 : begin] + text[member.end :]
 
 
 class _Member(NamedTuple):
@@ -244,4 +312,5 @@ def _toml_value(value: Any) -> str:
 
 
 JSON = JsonFormat()
+JSONC = JsonFormat(comments=True)
 TOML = TomlFormat()
