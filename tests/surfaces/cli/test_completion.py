@@ -116,7 +116,7 @@ def test_bash_completes_interactively(folder: Path) -> None:
 
 def test_arguments_of_serve_and_clients_are_completed(folder: Path) -> None:
     assert offered(folder, "serve", "st") == ["st", "status", "stop"]
-    assert offered(folder, "install-mcp", "cl") == ["claude-code", "claude-desktop"]
+    assert offered(folder, "install-mcp", "cl") == ["claude-code", "claude-desktop", "cline"]
 
 
 def test_completions_are_those_of_the_library_that_the_line_names(
