@@ -11,7 +11,7 @@ from marklight.surfaces.cli.app import app
 from marklight.surfaces.mcp.tool_definitions import tools_for
 from marklight.surfaces.schemas import ANSWER
 from marklight.surfaces.setup.clients import CLIENTS, Client
-from marklight.surfaces.setup.config_file import entry_text
+from marklight.surfaces.setup.config_file import ConfigFile, entry_text
 
 from .assisting import ASSISTANTS, assistants
 from .examples import ROOT, SKILL, clone
@@ -84,7 +84,7 @@ def test_the_page_shows_what_is_written_for_a_client_and_where(client: Client) -
     _, _, section = text.partition(f"\n## {client.title}\n")
     section = section.partition("\n## ")[0]
     entry = client.entry(("/home/ana/.local/bin/marklight", "mcp", "/home/ana/notes"))
-    shown = entry_text(Path(client.file), (client.servers, "marklight"), entry)
+    shown = entry_text(ConfigFile(Path(client.file)), (client.servers, "marklight"), entry)
     assert f"\n{shown}\n```\n" in section
     assert f"marklight install-mcp {client.name} ~/notes" in section
     assert f"`marklight install-mcp {client.name} --remove" in section

@@ -177,6 +177,13 @@ def test_a_folders_file_includes_documents_only(tmp_path: Path) -> None:
     assert [one.entry for one in found.ignored] == ["*", "*.env", "*.[rt]st"]
 
 
+def test_a_folder_cannot_open_the_server_to_other_hosts_and_origins(tmp_path: Path) -> None:
+    text = '[serve]\nallow_hosts = ["evil.example"]\nallow_origins = ["https://evil.example"]\n'
+    found = _settings(tmp_path, text)
+    assert found["serve.allow_hosts"] == found["serve.allow_origins"] == ()
+    assert "serve.allow_origins" in found.notices[0]
+
+
 # Notices
 
 

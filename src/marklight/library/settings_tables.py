@@ -242,6 +242,10 @@ class Serve:
     """Port to listen on; 0 chooses a free one."""
     token: str = ""
     """Token that clients must send as `Authorization: Bearer …`; if empty, no token is required, and `host` must be loopback."""
+    allow_hosts: tuple[str, ...] = ()
+    """Further values of the `Host` header that are accepted, such as `host.docker.internal`; a token is required."""
+    allow_origins: tuple[str, ...] = ()
+    """Origins whose pages may send requests, such as `app://obsidian.md` or `chrome-extension://…`; a token is required."""
     workers: Annotated[int, Within(1, 64)] = 1
     """Number of processes that answer requests, each with a model of its own; one per core makes use of all cores."""
     searches: Annotated[int, Within(1, 1000)] = 16

@@ -236,3 +236,100 @@ def test_a_wildcard_address_accepts_the_ip_address_of_the_connection(
     with nullcontext() if accepted else pytest.raises(Forbidden):
         anyio.run(guard, scope, nothing, nothing)
     assert bool(passed) is accepted
+
+
+OBSIDIAN = "app://obsidian.md"
+EXTENSION = "chrome-extension://abcdefghijklmnop"
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    settings = {
+        "token": TOKEN,
+        "allow_hosts": ("host.docker.internal", "Notes.example:8443"),
+        "allow_origins": (OBSIDIAN, EXTENSION),
+    }
+    with serving(tmp_path_factory.mktemp("opened") / "docs", settings) as each:
+        yield each
+
+
+BEARER = {"Authorization": f"Bearer {TOKEN}"}
+
+
+def test_allowed_hosts_need_the_token(opened: Served) -> None:
+    for host in (f"host.docker.internal:{opened.port}", "notes.example:8443"):
+        assert opened.get("/api/status", Host=host, **BEARER).status == 200
+        assert opened.get("/api/status", Host=host).status == 401
+        own = {"Host": host, "Origin": f"http://{host}"}
+        assert opened.get("/api/status", **own, **BEARER).status == 200
+    for host in ("host.docker.internal", "host.docker.internal:1", "x.host.docker.internal:8443"):
+        assert opened.get("/api/status", Host=host, **BEARER).status == 403
+
+
+@pytest.mark.parametrize("origin", [OBSIDIAN, EXTENSION])
+def test_a_page_of_an_allowed_origin_can_read_answers_with_the_token(
+    opened: Served, origin: str
+) -> None:
+    sent = {"Origin": origin, "Sec-Fetch-Site": "cross-site"}
+    answer = opened.get("/api/search?q=backup", **sent, **BEARER)
+    assert answer.status == 200
+    assert answer.headers["access-control-allow-origin"] == origin
+    assert "Origin" in answer.headers["vary"]
+    assert "access-control-allow-credentials" not in answer.headers
+    refused = opened.get("/api/search?q=backup", **sent)
+    assert refused.status == 401
+    assert refused.headers["access-control-allow-origin"] == origin
+
+
+def test_a_browser_may_ask_before_it_sends_the_token(opened: Served) -> None:
+    asked = {
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "authorization,content-type,mcp-session-id",
+        "Access-Control-Request-Private-Network": "true",
+    }
+    answer = opened.request("OPTIONS", "/mcp", headers={"Origin": OBSIDIAN, **asked})
+    assert answer.status == 204
+    assert answer.headers["access-control-allow-origin"] == OBSIDIAN
+    allowed = answer.headers["access-control-allow-headers"].lower().split(", ")
+    assert {"authorization", "content-type", "mcp-session-id"} <= set(allowed)
+    for origin in ("https://evil.example", "null", "app://obsidian.md.evil.example"):
+        answer = opened.request("OPTIONS", "/mcp", headers={"Origin": origin, **asked})
+        assert answer.status == 403
+        assert "access-control-allow-origin" not in answer.headers
+    headers = {"Host": "evil.example", "Origin": OBSIDIAN, **asked}
+    assert opened.request("OPTIONS", "/mcp", headers=headers).status == 403
+
+
+@pytest.mark.parametrize(
+    "origin", ["https://evil.example", "null", "app://obsidian.md:1", "app://obsidian.md/"]
+)
+def test_other_origins_stay_rejected(opened: Served, origin: str) -> None:
+    answer = opened.get("/api/status", Origin=origin, **BEARER)
+    assert answer.status == 403
+    assert "access-control-allow-origin" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    ("hosts", "origins"),
+    [
+        ((), ("*",)),
+        ((), ("null",)),
+        ((), ("https://a.example/path",)),
+        ((), ("https://*.a.example",)),
+        (("*",), ()),
+        (("a b",), ()),
+        (("http://a.example",), ()),
+        (("",), ()),
+    ],
+)
+def test_wildcards_and_other_forms_are_refused(
+    hosts: tuple[str, ...], origins: tuple[str, ...]
+) -> None:
+    with pytest.raises(UsageError, match="Invalid value in serve"):
+        Address(token=TOKEN, allow_hosts=hosts, allow_origins=origins)
+
+
+def test_further_hosts_and_origins_require_a_token() -> None:
+    for given in ({"allow_hosts": ("a.example",)}, {"allow_origins": (OBSIDIAN,)}):
+        with pytest.raises(UsageError, match="so a token is required"):
+            Address(**given)  # type: ignore[arg-type]

@@ -78,12 +78,15 @@ BLANKS = st.lists(
 def jsonc_files(draw: st.DrawFn, depth: int = 0) -> str:
     """Draw an object with comments and trailing commas wherever JSONC allows them."""
     members = []
-    for key in draw(st.lists(st.sampled_from(["servers", "other", "a//b", ","]), unique=True)):
-        inner = key == "servers" or (depth < 2 and draw(st.booleans()))
+    keys: list[str] = draw(
+        st.lists(st.sampled_from(["servers", "other", "a//b", ","]), unique=True)
+    )
+    for key in keys:
+        inner = key == "servers" or (depth < 2 and bool(draw(st.sampled_from([0, 1]))))
         value = draw(jsonc_files(depth + 1)) if inner else json.dumps(draw(VALUES))
         members.append(draw(BLANKS) + json.dumps(key) + draw(BLANKS) + ":" + draw(BLANKS) + value)
         members[-1] += draw(BLANKS)
-    comma = "," + draw(BLANKS) if members and draw(st.booleans()) else ""
+    comma = "," + draw(BLANKS) if members and draw(st.sampled_from([0, 1])) else ""
     text = "{" + (",".join(members) + comma if members else draw(BLANKS)) + "}"
     return draw(BLANKS) + text + draw(BLANKS) if depth == 0 else text
 

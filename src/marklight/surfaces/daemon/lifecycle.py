@@ -139,11 +139,11 @@ def _other_daemon(file: Path) -> State | None:
 
 def _listen(library: Library, port_is_given: bool, notify: Callable[[str], None]) -> socket:
     """Bind to the configured address; to a free port if the default port is taken."""
-    from marklight.surfaces.http.address import Address, check_host, listen
+    from marklight.surfaces.http.address import check_host, configured_address, listen
 
     serve = library.serve
     check_host(serve.host)
-    Address(serve.host, serve.port, serve.token)  # raises if it must not be opened
+    configured_address(serve, serve.port)  # raises if it must not be opened
     try:
         return listen(serve.host, serve.port)
     except UsageError as error:

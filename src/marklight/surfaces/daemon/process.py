@@ -37,7 +37,7 @@ from marklight.surfaces.daemon.discovery import (
 from marklight.surfaces.daemon.ipc_server import IpcServer
 from marklight.surfaces.daemon.worker_channel import SharedLoads
 from marklight.surfaces.host import LibraryHost
-from marklight.surfaces.http.address import Address, port_of
+from marklight.surfaces.http.address import configured_address, port_of
 from marklight.surfaces.http.app import make_app
 from marklight.surfaces.http.server import serve_http
 from marklight.surfaces.http.session_routing import WorkerProcesses
@@ -83,9 +83,8 @@ class LibraryProcess:
         self.requests = 0
         """HTTP requests in progress."""
         self.stopped = asyncio.Event()
-        serve = library.serve
         keys = worker.keys if worker else {}
-        self.address = Address(serve.host, port_of(listener), serve.token, **keys)
+        self.address = configured_address(library.serve, port_of(listener), **keys)
         self._settings_files = _settings_status(library)
         self._reload_lock = anyio.Lock()
         self._settings_error = ""

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from ipaddress import ip_address
 from secrets import token_urlsafe
+from typing import TYPE_CHECKING
 
 from marklight.errors import UsageError
+
+if TYPE_CHECKING:
+    from marklight.library.settings_tables import Serve
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 """Names of this machine that no DNS record can redirect."""
@@ -17,6 +22,10 @@ WILDCARDS = ("0.0.0.0", "::")
 HTTP_PORT = 80
 """Browsers omit this port in the Host header."""
 BACKLOG = 128
+_HOST = re.compile(r"(?:[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?")
+"""A name or an address, with or without a port."""
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[A-Za-z0-9_.-]+(?::\d{1,5})?")
+"""An origin as browsers send it: no path, no wildcard, and not `null`, which any page can have."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +36,10 @@ class Address:
     port: int = 7433
     token: str = field(default="", repr=False)
     """Bearer token; empty means no authentication."""
+    allow_hosts: tuple[str, ...] = ()
+    """Further accepted hosts; without a port, our own one is meant."""
+    allow_origins: tuple[str, ...] = ()
+    """Origins other than our own whose requests are accepted."""
     cookie_key: str = field(default_factory=partial(token_urlsafe, 32), repr=False)
     """Value of the login cookie; a browser sends cookies to every port of a host, so it is not the token."""
     forwarding_key: str = field(default_factory=partial(token_urlsafe, 32), repr=False)
@@ -41,6 +54,17 @@ class Address:
                 f"Other machines can reach {self.host}, so a token is required",
                 "Set one with --token, or listen on 127.0.0.1",
             )
+        for name, values, form, example in (
+            ("serve.allow_hosts", self.allow_hosts, _HOST, "host.docker.internal"),
+            ("serve.allow_origins", self.allow_origins, _ORIGIN, "app://obsidian.md"),
+        ):
+            if wrong := [value for value in values if not form.fullmatch(value)]:
+                raise UsageError(
+                    f"Invalid value in {name}: {wrong[0]!r}", f"Use the form {example}"
+                )
+            if values and not self.token:
+                # Without one, every page and every DNS record of these names could read the documents.
+                raise UsageError(f"{name} is set, so a token is required", "Set one with --token")
         if not all(char.isprintable() and not char.isspace() for char in self.token):
             raise UsageError(
                 "The token contains spaces or control characters", "Use letters and digits"
@@ -49,7 +73,10 @@ class Address:
     @cached_property
     def host_names(self) -> frozenset[str]:
         """Return the accepted values of the Host header."""
-        return frozenset(name for host in (*LOOPBACK, self.host) for name in self.with_port(host))
+        complete = {host for host in self.allow_hosts if re.search(r"[^:]:\d+$", host)}
+        hosts = (*LOOPBACK, self.host, *(set(self.allow_hosts) - complete))
+        names = frozenset(name for host in hosts for name in self.with_port(host))
+        return names | {host.lower() for host in complete}
 
     def with_port(self, host: str) -> tuple[str, ...]:
         """Return the forms in which a client may write a host with our port."""
@@ -67,6 +94,12 @@ class Address:
         """Return the URL for a browser on this machine."""
         host = "127.0.0.1" if self.host == "0.0.0.0" else "::1" if self.host == "::" else self.host
         return f"http://{self.with_port(host)[0]}"
+
+
+def configured_address(serve: Serve, port: int, **keys: str) -> Address:
+    """Return the address in the settings, with another port and the keys that worker processes share."""
+    hosts, origins = serve.allow_hosts, serve.allow_origins
+    return Address(serve.host, port, serve.token, hosts, origins, **keys)
 
 
 def is_loopback(host: str) -> bool:

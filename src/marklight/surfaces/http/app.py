@@ -73,7 +73,7 @@ def make_app(
         ],
         lifespan=lifespan,
         middleware=[
-            Middleware(SecurityHeaders),
+            Middleware(SecurityHeaders, allow_origins=address.allow_origins),
             Middleware(ErrorResponses),
             Middleware(RequestGuard, address=address),
             Middleware(RequestLimits, timeout_seconds=host.library.serve.timeout_seconds),

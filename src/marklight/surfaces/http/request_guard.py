@@ -6,7 +6,7 @@ Also here: the security headers of every response, and the size and time limits 
 from __future__ import annotations
 
 import hmac
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from urllib.parse import parse_qsl, urlencode
 
 import anyio
@@ -27,6 +27,14 @@ SECURITY_HEADERS = {
     "cache-control": "no-store",
 }
 """Defaults; a response that sets a header itself, as the web page does, keeps its own value."""
+CORS_HEADERS = {
+    "access-control-allow-methods": "GET, HEAD, POST, DELETE",
+    "access-control-allow-headers": "Accept, Authorization, Content-Type, Last-Event-ID, Mcp-Protocol-Version, Mcp-Session-Id",
+    "access-control-max-age": "600",
+    "access-control-allow-private-network": "true",
+}
+"""Answer to a browser's preflight request from one of `serve.allow_origins`; cookies are not allowed, only the token."""
+EXPOSED_HEADERS = "Mcp-Session-Id, Retry-After, WWW-Authenticate"
 HEALTH = "/health"
 """Needs no token, so that monitoring can check whether the server runs."""
 PAGE = "/"
@@ -47,15 +55,22 @@ FORWARDED = b"x-marklight-forwarded"
 
 
 class SecurityHeaders:
-    """Adds the security headers to every response."""
+    """Adds the security headers to every response, and those of CORS for the allowed origins."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, allow_origins: Collection[str] = ()) -> None:
         self.app = app
+        self.allow_origins = allow_origins
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
+                if self.allow_origins:
+                    headers.add_vary_header("Origin")
+                for origin in _header_values(scope, b"origin"):
+                    if origin in self.allow_origins:
+                        headers["access-control-allow-origin"] = origin
+                        headers["access-control-expose-headers"] = EXPOSED_HEADERS
                 for name, value in SECURITY_HEADERS.items():
                     headers.setdefault(name, value)
             await send(message)
@@ -80,6 +95,9 @@ class RequestGuard:
             return
         self._check_target(scope)
         self._check_host_and_origin(scope)
+        if self._is_preflight(scope):
+            await Response(status_code=204, headers=CORS_HEADERS)(scope, receive, send)
+            return
         if self.address.token and scope["path"] != HEALTH:
             if login := self._login(scope):
                 await login(scope, receive, send)
@@ -107,12 +125,25 @@ class RequestGuard:
             raise Forbidden(
                 "The Host header does not name this server", f"Use the URL {self.address.url}"
             )
-        for origin in _header_values(scope, b"origin"):
-            if origin not in {f"{scope['scheme']}://{name}" for name in allowed}:
-                raise Forbidden("Requests from other websites are not allowed")
+        origins = _header_values(scope, b"origin")
+        others = [each for each in origins if each not in self.address.allow_origins]
+        if any(each not in {f"{scope['scheme']}://{name}" for name in allowed} for each in others):
+            raise Forbidden("Requests from other websites are not allowed")
+        if origins and not others:
+            return
         sites = _header_values(scope, b"sec-fetch-site")
         if any(site not in SAME_SITE_VALUES for site in sites) and not _is_page_visit(scope):
             raise Forbidden("Requests from other websites are not allowed")
+
+    def _is_preflight(self, scope: Scope) -> bool:
+        """Return true if a browser checks whether a page of an allowed origin may send a request."""
+        origins = _header_values(scope, b"origin")
+        return (
+            scope["method"] == "OPTIONS"
+            and bool(_header_values(scope, b"access-control-request-method"))
+            and bool(origins)
+            and all(origin in self.address.allow_origins for origin in origins)
+        )
 
     def _host_names(self, scope: Scope) -> frozenset[str]:
         server = scope.get("server")
