@@ -81,6 +81,12 @@ def similar_entries(path: Path) -> list[str]:
     return [str(each) for each in corrected if _exists(each)]
 
 
+def is_home(folder: Path) -> bool:
+    """Return true for the home folder of this user, or a folder above it."""
+    home = Path(os.path.expanduser("~")).resolve()
+    return folder in (home, *home.parents)
+
+
 def is_library(folder: Path) -> bool:
     """Return true for a folder with a settings file or an index that this user made, complete or not."""
     if _is_own_file(folder / PROJECT_FILE) or ownership.is_shared(folder):

@@ -80,6 +80,7 @@ ALLOWED: Mapping[str, Check] = {
     "chunk.boilerplate_documents": _within(3, 1_000_000_000),
     "chunk.skip_headings": _any,
     "mcp.structured": _any,
+    "mcp.wait_seconds": _within(0, 60),
     "search.fuse": _any,
     "search.skip": _any,
     "search.use": _any,

@@ -21,7 +21,7 @@ from marklight.library.refresh import embeds_here, forget_incomplete_copy, incom
 from marklight.model import DocumentId
 from marklight.models import KNOWN, MULTILINGUAL
 from marklight.ownership import Provenance
-from marklight.place import libraries_below
+from marklight.place import is_home, libraries_below
 from marklight.ports import Progress, Snapshot
 from marklight.report import Report
 from marklight.text.languages import CODES
@@ -53,8 +53,7 @@ class FirstRun(NamedTuple):
     @property
     def is_home(self) -> bool:
         """Return true for the home folder of this user, or a folder above it."""
-        home = Path(os.path.expanduser("~")).resolve()
-        return self.folder in (home, *home.parents)
+        return is_home(self.folder)
 
 
 def first_run(library: Library) -> FirstRun | None:

@@ -268,6 +268,8 @@ class Mcp:
 
     structured: bool = False
     """Return JSON (`structuredContent`, with output schemas) besides the text; most assistants then drop the text, which is shorter and keeps to `max_tokens`."""
+    wait_seconds: Annotated[float, Within(0, 600)] = 5.0
+    """Time limit of a call that waits while the files of a folder are read for the first time; then it is answered from those read so far."""
 
 
 EDITORS = {

@@ -91,6 +91,12 @@ class Watcher:
         return progress is not None and not progress.phase.startswith("Embedding")
 
     @property
+    def is_scanning(self) -> bool:
+        """Return true while files are listed and compared with the index."""
+        progress = self.progress
+        return progress is not None and progress.phase == SCANNING
+
+    @property
     def text_was_tried(self) -> bool:
         """Return true once the first indexing run is over."""
         return self._text_tried.is_set()

@@ -116,12 +116,30 @@ def mcp(folder: Path | None, assignments: tuple[str, ...]) -> int:
     """Serve a library to an assistant over MCP, on standard input and output."""
     from marklight.surfaces.daemon.mcp_proxy import make_proxy
 
+    if folder is None:
+        _refuse_home(assignments)
     if proxy := make_proxy(folder, assignments, note):
         return proxy.run(sys.stdin.buffer, sys.stdout.buffer)
     library = open_own(folder, assignments)
     from marklight.surfaces.mcp.stdio import serve_stdio
 
     return serve_stdio(library)
+
+
+def _refuse_home(assignments: tuple[str, ...]) -> None:
+    """Raise UsageError in a home folder that is no library: many clients start servers there."""
+    from marklight.place import is_home, is_library, locate
+
+    home = locate(None).folder
+    if not is_home(home) or is_library(home):
+        return
+    from marklight.library.configuration import read_settings
+
+    if not read_settings(home, assignments)["collections"]:
+        raise UsageError(
+            f"No library is named, and {home} is your home folder or above it: everything in it would be indexed",
+            "Name the folder of your documents: marklight mcp ~/notes",
+        )
 
 
 def _serve(

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
@@ -29,6 +30,7 @@ ANNOTATIONS = types.ToolAnnotations(read_only_hint=True, open_world_hint=False)
 STRUCTURED = "marklight/structured"
 """Capability (`experimental` or `extensions`) by which a client requests structured content."""
 
+WAIT_STEP_SECONDS = 0.02
 NO_RERANKER = "Not reranked: no cross-encoder is installed"
 
 
@@ -96,6 +98,8 @@ class ToolHandler:
             del arguments["rerank"]
         try:
             async with report_progress(ctx, self.host.watcher) as progress:
+                if tool.operation != "status":
+                    await self._wait_for_text()
                 result = await self.host.call(
                     tool.operation, tool.operation_arguments(arguments), progress
                 )
@@ -111,6 +115,18 @@ class ToolHandler:
             content=[types.TextContent(text=text)],
             structured_content=values if self._is_structured(ctx) else None,
         )
+
+    async def _wait_for_text(self) -> None:
+        """Wait, within a time limit, while files are read for the first time: a part of them may lack the answer.
+
+        A scan for changes of an index that exists is not awaited.
+        """
+        watcher, known = self.host.watcher, self.introduction.overview
+        with anyio.move_on_after(self.host.library.settings["mcp.wait_seconds"]):
+            while watcher.is_reading and not watcher.text_was_tried:
+                if watcher.is_scanning and known is not None and known.documents:
+                    return
+                await anyio.sleep(WAIT_STEP_SECONDS)
 
     def _is_structured(self, ctx: ServerRequestContext[Any]) -> bool:
         """Return true if results have structured content, which most clients pass to the model in place of the text."""
