@@ -113,3 +113,18 @@ def test_a_library_whose_index_is_kept_elsewhere_is_found_from_folders_below(abo
     found = json.loads(marklight(above / "below", "search", "wombat", "--json").stdout)
     assert found["results"][0]["path"] == "a.md"
     shutil.rmtree(above / ".marklight")
+
+
+@pytest.mark.parametrize("command", [("index",), ("search", "wombat")])
+def test_a_library_names_a_nested_one_whose_documents_leave_it(
+    above: Path, command: tuple[str, ...]
+) -> None:
+    assert marklight(above, "index").returncode == 0
+    write(above / "below", {"marklight.toml": ""})
+    assert marklight(above / "below", "index").returncode == 0
+    notice = f"1 document in {above / 'below'} has left this library"
+    done = marklight(above, *command)
+    assert notice in done.stderr
+    assert "list it under [collections]" in done.stderr
+    assert paths(above) == ["a.md"]
+    assert notice not in marklight(above, *command).stderr

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import stat
-import sys
 import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,12 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from marklight.batch import Failure
-from marklight.errors import UsageError
 from marklight.ingest.path_filter import (
     IGNORE_FILES,
     NEVER,
     PathFilter,
     Rules,
+    check_encoding,
+    collection_roots,
     document_extensions,
     inside,
     is_unicode,
@@ -73,6 +73,8 @@ class Scan:
     """The rest, where the time limit ended the scan."""
     folders: tuple[str, ...] = ()
     """The folders that were listed."""
+    nested: tuple[DocumentId, ...] = ()
+    """Folders, with a slash at the end, that are libraries of their own and left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +108,13 @@ class Discover:
 
         With a time limit (a `time.monotonic` value) the ranges are everything, starting where the last scan stopped.
         """
-        _check_encoding()
-        roots, missing = _roots(collections)
+        check_encoding()
+        roots, missing = collection_roots(collections)
         followed = {} if followed_links is None else followed_links
         files: dict[DocumentId, ScannedFile] = {}
         unreadable = [Failure(DocumentId(name, "/"), reason) for name, reason in missing.items()]
         folders: list[str] = []
+        nested: list[DocumentId] = []
         scanned: list[PathRange] = []
         for run in _runs(
             ranges if ranges is not None else [PathRange(name) for name in sorted(roots)]
@@ -125,17 +128,19 @@ class Discover:
                 files |= {file.id: file for file in walk.files(None if whole else run, until)}
                 unreadable.extend(walk.unreadable)
                 folders.extend(walk.folders)
+                nested.extend(walk.nested)
                 if walk.stopped is not None:
                     scanned += _before(run, walk.stopped)
                     rest = PathRange(name, walk.stopped)
-                    return Scan(files, tuple(unreadable), tuple(scanned), rest, tuple(folders))
+                    parts = (tuple(unreadable), tuple(scanned), rest, tuple(folders), tuple(nested))
+                    return Scan(files, *parts)
             scanned += run
         covered = tuple(scanned) if ranges is not None and until is None else None
-        return Scan(files, tuple(unreadable), covered, None, tuple(folders))
+        return Scan(files, tuple(unreadable), covered, None, tuple(folders), tuple(nested))
 
     def reason_ignored(self, path: Path, collections: Mapping[str, Path]) -> str | None:
         """Return why a file is not indexed, as a phrase; None if it is."""
-        roots, _ = _roots(collections)
+        roots, _ = collection_roots(collections)
         # As written first: the path may lead through a symbolic link that is followed.
         written = os.path.abspath(path)
         for file in (written, os.path.join(os.path.realpath(path.parent), path.name)):
@@ -150,15 +155,6 @@ class Discover:
     def _walk(self, name: str, roots: Mapping[str, str], followed: dict[str, str]) -> Walk:
         others = frozenset(roots.values()) - {roots[name]}
         return Walk(self, name, roots[name], others, followed)
-
-
-def _check_encoding() -> None:
-    """Raise `UsageError` if Python cannot decode the names of files: documents would seem to be gone."""
-    if sys.getfilesystemencoding().lower() not in ("utf-8", "utf8"):
-        raise UsageError(
-            f"Python decodes names of files as {sys.getfilesystemencoding()} here, not as UTF-8",
-            "Set the environment variable PYTHONUTF8=1",
-        )
 
 
 def _runs(ranges: Sequence[PathRange]) -> Iterator[list[PathRange]]:
@@ -184,29 +180,6 @@ def _before(run: Sequence[PathRange], path: str) -> list[PathRange]:
     return [
         each._replace(end=path) if each.end is None or each.end > path else each for each in started
     ]
-
-
-def _roots(collections: Mapping[str, Path]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the real folder of each collection, and why others have none; UsageError if all are missing."""
-    roots: dict[str, str] = {}
-    missing: dict[str, str] = {}
-    for name, path in collections.items():
-        root = os.path.realpath(path)
-        if not os.path.isdir(root):
-            what = "is not a folder" if os.path.exists(root) else "does not exist"
-            missing[name] = f"{path} {what}"
-            continue
-        if root != os.path.abspath(path):
-            # A library resolves its collections when it is opened: this one was replaced since, perhaps by a `git pull`.
-            missing[name] = f"{path} has become a symbolic link to {root}"
-            continue
-        if root in roots.values():
-            raise UsageError(f"Collection {name!r} has the same folder as another one: {path}")
-        roots[name] = root
-    if missing and not roots:
-        name, reason = next(iter(missing.items()))
-        raise UsageError(f"Collection {name!r}: {reason}", "Name an existing folder")
-    return roots, missing
 
 
 class Folder(NamedTuple):
@@ -236,6 +209,7 @@ class Walk:
         self.filter = PathFilter(options, root, others)
         self.unreadable: list[Failure] = []
         self.folders: list[str] = []
+        self.nested: list[DocumentId] = []
         self.stopped: str | None = None
         """The first path that was not scanned, where the time limit ended the walk."""
         self.hidden = options.hidden
@@ -370,6 +344,7 @@ class Walk:
             return Folder(relative, rules, iter(()))
         names = {key for key, _ in listed}
         if relative and f"{INDEX_FOLDER}/" in names and is_nested(Path(folder)):
+            self.nested.append(DocumentId(self.name, relative))
             return Folder(relative, rules, iter(()))
         self.folders.append(folder)
         if not self.ignore_files.isdisjoint(names):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from marklight.batch import Failure
 from marklight.errors import Refused
@@ -56,6 +56,8 @@ class IndexDiff:
     """The folders that were listed."""
     denied: tuple[DocumentId, ...] = ()
     """Folders that this user may not list; their documents stay in the index."""
+    nested: Mapping[DocumentId, int] = field(default_factory=dict)
+    """Folders that have become libraries of their own, with the number of documents that leave this index."""
 
     def __bool__(self) -> bool:
         return bool(self.plan or self.unreadable)
@@ -115,6 +117,11 @@ def compare(
         disk.stopped,
         disk.folders,
         tuple(each.document for each in disk.unreadable if each.reason == DENIED),
+        {
+            folder: count
+            for folder in disk.nested
+            if (count := sum(_below(id, folder) for id in removed))
+        },
     )
 
 

@@ -1,4 +1,4 @@
-"""Path filter of a collection: ignore files (.gitignore), include and exclude patterns, hidden names, symbolic links.
+"""Path filter of a collection: ignore files (.gitignore), include and exclude patterns, hidden names, symbolic links; and the folders of collections.
 
 Every decision can be explained: `marklight ignored` prints the rule or setting that excludes a path.
 """
@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from marklight.errors import UsageError
 from marklight.ingest.recipe import OFF, matches_pattern, parser_for
 from marklight.place import is_nested
 
@@ -267,3 +269,35 @@ class PathFilter:
         if not self.may_follow(target):
             return f"is a symbolic link to {target}, outside the collection"
         return f"is a symbolic link to {target}, which is indexed under its own path"
+
+
+def check_encoding() -> None:
+    """Raise `UsageError` if Python cannot decode the names of files: documents would seem to be gone."""
+    if sys.getfilesystemencoding().lower() not in ("utf-8", "utf8"):
+        raise UsageError(
+            f"Python decodes names of files as {sys.getfilesystemencoding()} here, not as UTF-8",
+            "Set the environment variable PYTHONUTF8=1",
+        )
+
+
+def collection_roots(collections: Mapping[str, Path]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the real folder of each collection, and why others have none; UsageError if all are missing."""
+    roots: dict[str, str] = {}
+    missing: dict[str, str] = {}
+    for name, path in collections.items():
+        root = os.path.realpath(path)
+        if not os.path.isdir(root):
+            what = "is not a folder" if os.path.exists(root) else "does not exist"
+            missing[name] = f"{path} {what}"
+            continue
+        if root != os.path.abspath(path):
+            # A library resolves its collections when it is opened: this one was replaced since, perhaps by a `git pull`.
+            missing[name] = f"{path} has become a symbolic link to {root}"
+            continue
+        if root in roots.values():
+            raise UsageError(f"Collection {name!r} has the same folder as another one: {path}")
+        roots[name] = root
+    if missing and not roots:
+        name, reason = next(iter(missing.items()))
+        raise UsageError(f"Collection {name!r}: {reason}", "Name an existing folder")
+    return roots, missing

@@ -140,8 +140,16 @@ class Ingest(Indexing):
             entries=tuple(again), removed=removed, failures=diff.unreadable, manifest=manifest
         ):
             self.engine.commit(last)
+        nested = (
+            f"{'1 document' if count == 1 else f'{count:,} documents'} in"
+            f" {self.collections[folder.collection] / folder.path} {'has' if count == 1 else 'have'} left this library:"
+            " the folder is a library with an index of its own."
+            " To search it here too, list it under [collections] in marklight.toml"
+            for folder, count in diff.nested.items()
+        )
         return replace(
             report,
+            notices=(*report.notices, *nested),
             removed=(*report.removed, *(id for id in removed if id in diff.known)),
             skipped=(*report.skipped, *diff.unreadable),
             unread=diff.plan.read[done:],

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from marklight import ownership
+from marklight import engines, ownership
 from marklight.errors import Busy, NotFound, StoreError, UsageError
 from marklight.models.converted import cache_folder
 from marklight.ownership import Provenance
@@ -61,21 +62,29 @@ def library_data(library: Library) -> DataPlace:
     return DataPlace.of("index", index)
 
 
-def check_unused(library: Library) -> None:
-    """Raise `Busy` if another process writes into the index of a library; one that is damaged is used by nobody."""
-    try:
-        with library.engine.writing(WAIT_SECONDS):
-            pass
-    except Busy:
-        raise
-    except StoreError:
-        return
+def check_unused(indexes: Iterable[Path]) -> None:
+    """Raise `Busy` if another process writes into one of these indexes; one that is damaged is used by nobody."""
+    for index in indexes:
+        try:
+            with closing(engines.open(f"file:{index}")) as engine, engine.writing(WAIT_SECONDS):
+                pass
+        except Busy as error:
+            raise Busy(
+                f"Nothing was removed: another process is writing to {index}",
+                "Wait until it has finished, or end it",
+            ) from error
+        except StoreError:
+            continue
+
+
+def all_indexes() -> list[Path]:
+    """Return all indexes of this user on this machine."""
+    return sorted(set(ownership.recorded_folders()))
 
 
 def all_data() -> list[DataPlace]:
     """Return all indexes of this user, then the folders of data, cached files and state; not the settings."""
-    indexes = sorted(set(ownership.recorded_folders()))
-    found = [DataPlace.of("index", index) for index in indexes]
+    found = [DataPlace.of("index", index) for index in all_indexes()]
     data = data_folder()
     outside = [each for each in found if data not in each.path.parents]
     return [*outside, *(DataPlace.of(*each) for each in _user_folders() if each[1].is_dir())]

@@ -85,6 +85,7 @@ def index(library: Library, *, rebuild: bool, history: bool | None, progress: Pr
         notices=(
             *library.notices(),
             *nested,
+            *report.notices,
             *library.models.first_use_notices(embedding=True),
             *library.engine.take_notices(),
         ),

@@ -222,6 +222,7 @@ class IndexUpdater:
             yield unlisted_notice(shown_folder(folder, self.ingest.collections))
         if (more := len(diff.denied) - MAX_NAMED_FOLDERS) > 0:
             yield f"{more:,} more folders cannot be listed; `marklight status` names them"
+        yield from report.notices
         if diff.stopped and not self.watched:
             total = max(self.ingest.counts().documents, len(diff.files))
             yield (

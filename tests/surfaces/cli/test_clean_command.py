@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.making import write
+from tests.making import library, write, written_by_another
 from tests.surfaces.command_line import PAGES, run_cli, run_json
 from tests.surfaces.terminal import Terminal
 
@@ -92,3 +92,21 @@ def test_doctor_names_the_places_of_all_data(
     _, out, _ = run_cli(capsys, "doctor")
     for place in (folder / ".marklight", tmp_path / "data", tmp_path / "cache"):
         assert f" in {place} (" in out
+
+
+@pytest.mark.parametrize("options", [(), ("--all",)])
+def test_nothing_is_removed_while_another_process_writes(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...]
+) -> None:
+    other = write(tmp_path / "other", {"a.md": "# A\n\nA wombat.\n"})
+    assert run_cli(capsys, "index")[0] == 0
+    assert run_cli(capsys, "index", str(other))[0] == 0
+    with library(folder) as lib, written_by_another(lib):
+        code, _, err = run_cli(capsys, "clean", "--yes", *options)
+    assert code == 3
+    assert f"Nothing was removed: another process is writing to {folder / '.marklight'}" in err
+    assert (folder / ".marklight" / "library.db").exists()
+    assert (other / ".marklight" / "library.db").exists()
+    assert run_cli(capsys, "clean", "--yes", *options)[0] == 0
+    assert not (folder / ".marklight").exists()
+    assert (other / ".marklight").exists() is not bool(options)

@@ -42,18 +42,17 @@ def clean(
     if every and folder is not None:
         raise UsageError("--all removes the data of all libraries", "Leave out PATH")
     if every:
-        places, library = cleaning.all_data(), None
+        places, indexes, library = cleaning.all_data(), cleaning.all_indexes(), None
     else:
         with open_own(folder, assignments) as opened:
             places, library = [cleaning.library_data(opened)], opened.place.folder
+        indexes = [place.path for place in places]
     if not places:
         raise NotFound("There is nothing to remove")
     if not yes:
         _confirm(places)
     _stop_daemons(library)
-    if library:
-        with open_own(folder, assignments) as opened:
-            cleaning.check_unused(opened)
+    cleaning.check_unused(indexes)
     for place in places:
         cleaning.delete(place)
     if as_json:
