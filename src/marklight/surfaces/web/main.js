@@ -1,6 +1,7 @@
 // Entry point of the page: keeps the URL, the form, the results and the reading pane in step.
 
 import { FILTERS, LIMITS, activeFilters, read, save, toUrl } from "./url_state.js";
+import { Answering } from "./answering.js";
 import { copy } from "./clipboard.js";
 import { byId, counted, make } from "./dom.js";
 import { stages } from "./explain.js";
@@ -23,6 +24,7 @@ const server = new ServerStatus({ changed: statusChanged, recovered: () => { run
 const results = new Results({ href, copy });
 const search = new Search({ started, answered, listed, failed });
 const pane = new ReadingPane({ href, several: () => server.several, view: (view) => change({ view }), close, offline: () => server.setOffline() });
+const answering = new Answering({ href, several: () => server.several, model: () => (server.status && server.status.ask !== "none" ? server.status.ask : "") });
 const form = byId("search-form");
 
 // Search
@@ -42,6 +44,7 @@ function finished() {
 
 function runSearch({ now = false } = {}) {
   clearTimeout(pause);
+  answering.update(state.q);
   // While somebody types, the last word may be unfinished; a space or Enter finishes it.
   const prefix = !now && !/\s$/.test(state.q);
   if (state.q.trim() || state.documents) return search.run({ ...state, q: state.q.trim(), prefix, typing: !now }, { now });
@@ -151,6 +154,7 @@ function change(patch, { push = false, now = true, focus = false } = {}) {
   const before = state;
   state = { ...state, ...patch };
   save(state, { push });
+  if (["q", ...FILTERS].some((name) => String(before[name]) !== String(state[name]))) answering.clear();
   if (["q", "limit", "nearest", "documents", ...FILTERS].some((name) => String(before[name]) !== String(state[name]))) runSearch({ now });
   if (state.open) pane.show(state, { focus });
   else if (pane.open) pane.close();
@@ -161,6 +165,7 @@ function loadUrl() {
   const before = state;
   state = read();
   fillForm();
+  if (["q", ...FILTERS].some((name) => String(before[name]) !== String(state[name]))) answering.clear();
   if (["q", "limit", "nearest", "documents", ...FILTERS].some((name) => String(before[name]) !== String(state[name]))) runSearch({ now: true });
   if (state.open) pane.show(state);
   else if (pane.open) { pane.close(); results.focusCurrent(); }
@@ -211,6 +216,7 @@ function formState() {
 
 function statusChanged() {
   const { status } = server;
+  answering.update(state.q);
   const names = Object.keys(status?.collections ?? {});
   byId("collection-filter").hidden = names.length < 2 && !state.collection.length;
   const options = form.elements.collection.options;
@@ -221,6 +227,7 @@ function statusChanged() {
 
 form.addEventListener("input", () => change(formState(), { now: false }));
 form.addEventListener("submit", (event) => { event.preventDefault(); change(formState()); runSearch({ now: true }); });
+byId("ask").addEventListener("click", () => answering.toggle(state));
 byId("clear").addEventListener("click", () => { clearFilters(); form.elements.q.focus(); });
 byId("more").addEventListener("click", () => {
   const count = byId("results").children.length;

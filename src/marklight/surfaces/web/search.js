@@ -80,7 +80,7 @@ function listParameters(query) {
   return withFilters(params, query);
 }
 
-function withFilters(params, query) {
+export function withFilters(params, query) {
   for (const name of ["collection", "tag", "path"]) for (const value of query[name]) params.append(name, value);
   for (const name of ["after", "before"]) if (query[name]) params.set(name, query[name]);
   return params;
