@@ -200,13 +200,17 @@ def headed_place(
     return f"{where} § {headings}" if headings else where
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number and its noun: `1 passage`, `1,200 passages`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def answer_line(answer: Answer) -> str:
     """Return the repr of an answer: the query, the number of results and the best score."""
     query = answer.query.raw_text or answer.query.text
     short = query if len(query) <= MAX_QUERY else f"{query[:MAX_QUERY]}…"
     best = f", best {answer.hits[0].score:.2f}" if answer.hits else ""
-    results = "1 result" if len(answer.hits) == 1 else f"{len(answer.hits)} results"
-    return one_line(f"<Answer to {short!r}: {results}{best}>")
+    return one_line(f"<Answer to {short!r}: {counted(len(answer.hits), 'result')}{best}>")
 
 
 def answer_text(answer: Answer) -> str:

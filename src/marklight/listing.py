@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from marklight.answer import index_dict, iso_seconds
-from marklight.formatting import place_text
+from marklight.formatting import counted, place_text
 from marklight.model import Counts, DocumentId
 from marklight.query import Query, query_dict
 
@@ -76,7 +76,7 @@ class Listing:
     @property
     def summary(self) -> str:
         """Return the count, such as `31 documents, 112 passages`, and which of them this page has."""
-        count = f"{_number(self.total, 'document')}, {_number(self.passages, 'passage')}"
+        count = f"{counted(self.total, 'document')}, {counted(self.passages, 'passage')}"
         if self.pages == 1:
             return count
         last = self.first_rank + len(self.documents) - 1
@@ -117,7 +117,3 @@ def _document_dict(rank: int, listed: ListedDocument, several: bool) -> dict[str
         "chunk_id": listed.chunk_id,
         "lines": list(listed.lines),
     }
-
-
-def _number(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'s' * (count != 1)}"

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from marklight.engines import self_test
 from marklight.errors import MarklightError
+from marklight.formatting import counted
 from marklight.library import Library
+from marklight.place import complete_commands
 
 if TYPE_CHECKING:
     from marklight.models.remote.server import Server
@@ -30,6 +32,10 @@ class Finding(NamedTuple):
     ok: bool
     detail: str
 
+    def about(self, folder: Path) -> Finding:
+        """Return the finding with the folder in the commands that it suggests."""
+        return self._replace(detail=complete_commands(self.detail, folder))
+
 
 def examine(folder: Path | None, assignments: Sequence[str] = ()) -> list[Finding]:
     """Run all checks, dependencies first; damaged derived indexes are repaired."""
@@ -46,7 +52,7 @@ def examine(folder: Path | None, assignments: Sequence[str] = ()) -> list[Findin
                 _checked("model", lambda: _check_model(library)),
                 *_reranker(library),
                 *_server(library),
-                _checked("library", lambda: _check_library(library)),
+                _checked("library", lambda: _check_library(library)).about(library.place.folder),
                 _disk(library.place.folder),
                 Finding("data", True, _data(library)),
             ]
@@ -136,7 +142,7 @@ def _check_library(library: Library) -> str:
     with library.engine.snapshot() as snapshot:
         counts = snapshot.status.counts("")
     result = "; ".join(repairs) or "nothing to repair"
-    return f"{library.engine.describe()}: {counts.documents} documents; {result}"
+    return f"{library.engine.describe()}: {counted(counts.documents, 'document')}; {result}"
 
 
 def _data(library: Library) -> str:

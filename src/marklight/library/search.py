@@ -142,7 +142,14 @@ def _search_documents(
     rest = IN_BACKGROUND if watcher else RUN_INDEX
     # While a library is indexed for the first time, the notice about its progress is enough.
     indexing = watcher is not None and watcher.is_reading
-    empty = [] if indexing else [f"There are no documents in {library.place.folder}"]
+    folder = library.place.folder
+    # Without a refresh the documents may be on the disk all the same.
+    nothing = (
+        f"There are no documents in {folder}"
+        if progress
+        else f"{folder} is not indexed yet: run `marklight index`"
+    )
+    empty = [] if indexing else [nothing]
     damaged: list[set[DocumentId]] = []
     elsewhere: list[str] = []
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from marklight.formatting import (
+    counted,
     escape_json,
     headed_place,
     linked_line,
@@ -228,13 +229,13 @@ def report_text(report: Report) -> str:
         if values
     ]
     if report.newly_embedded:
-        counts.append(f"{report.newly_embedded} passages embedded")
+        counts.append(f"{counted(report.newly_embedded, 'passage')} embedded")
     index, commits = report.index, report.history
     lines = [", ".join(counts) or ("nothing changed" if commits is None else "no document changed")]
     # The run took the time of both; each line shows its own.
     took_ms = report.took_ms - (commits.took_ms if commits is not None else 0.0)
     lines.append(
-        f"{index.documents} documents, {index.chunks} passages, {index.embedded} embedded"
+        f"{counted(index.documents, 'document')}, {counted(index.chunks, 'passage')}, {index.embedded:,} embedded"
         f" ({took_ms / 1000:.1f} s)" + (one_line(f" in {report.folder}") if report.folder else "")
     )
     if commits is not None:
@@ -260,10 +261,10 @@ def _history_line(report: Report) -> str:
     if skipped:
         changes += f", {skipped} unreadable"
     if report.newly_embedded:
-        changes += f", {report.newly_embedded} passages embedded"
+        changes += f", {counted(report.newly_embedded, 'passage')} embedded"
     return (
-        f"{counts.documents} commits ({changes}), {counts.chunks} passages,"
-        f" {counts.embedded} embedded ({report.took_ms / 1000:.1f} s)"
+        f"{counted(counts.documents, 'commit')} ({changes}), {counted(counts.chunks, 'passage')},"
+        f" {counts.embedded:,} embedded ({report.took_ms / 1000:.1f} s)"
     )
 
 

@@ -32,7 +32,7 @@ from tests.surfaces.command_line import run_cli
         (["search", "x", "--set", "quokka=1"], 2, "`marklight settings` lists all"),
         (["search", "x", "--set", "model.name=nothing-like-it"], 3, "nothing-like-it"),
         (["index", "--set", "model.name=nothing-like-it"], 3, "nothing-like-it"),
-        (["serch", "x"], 2, "serch"),
+        (["serch", "x"], 2, "Did you mean 'search' or 'serve'? See `marklight --help`"),
         (["get", "nothing.md"], 1, "Nothing is indexed"),
         (["outline", "nothing.md"], 1, "Nothing is indexed"),
     ],

@@ -147,7 +147,7 @@ def test_index_and_status_report_commits_once_they_are_indexed(
     assert "commits" not in run_cli(capsys, "index")[1]
     assert "Commits" not in run_cli(capsys, "status")[1]
     assert "2 commits (2 added, 0 removed" in run_cli(capsys, "index", "--history")[1]
-    assert "Commits    2; " in run_cli(capsys, "status")[1]
+    assert re.search(r"Commits    2; \d+ passages, all embedded; ", run_cli(capsys, "status")[1])
     response = json.loads(run_cli(capsys, "index", "--json")[1])
     assert (response["history"]["documents"], response["history"]["added"]) == (2, [])
     assert "history" not in json.loads(run_cli(capsys, "index", "--no-history", "--json")[1])
@@ -160,7 +160,7 @@ def test_a_report_counts_documents_and_commits_separately(
     _, out, err = run_cli(capsys, "index", "--history")
     changed, documents, commits = out.splitlines()
     assert changed == "no document changed"
-    assert re.fullmatch(r"1 documents, 1 passages, 1 embedded \(\d+\.\d s\) in /.*", documents)
+    assert re.fullmatch(r"1 document, 1 passage, 1 embedded \(\d+\.\d s\) in /.*", documents)
     pattern = r"2 commits \(2 added, 0 removed, (\d+) passages embedded\), \1 passages, \1 embedded"
     assert re.fullmatch(pattern + r" \(\d+\.\d s\)", commits)
     assert "Embedding passages of commits …" in err.splitlines()

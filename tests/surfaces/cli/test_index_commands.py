@@ -99,6 +99,29 @@ def test_doctor_reports_all_parts_ok(folder: Path, capsys: pytest.CaptureFixture
     assert {"SQLite", "tantivy", "model", "library"} <= {finding["part"] for finding in findings}
 
 
+def test_doctor_reports_a_damaged_database_on_one_line_with_the_command_that_helps(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_cli(capsys, "index")
+    database = folder / ".marklight" / "library.db"
+    pages = bytearray(database.read_bytes())
+    pages[8192:49152] = b"?" * (49152 - 8192)
+    database.write_bytes(pages)
+    code, out, _ = run_cli(capsys, "doctor")
+    (finding,) = [line for line in out.splitlines() if line.startswith("BAD")]
+    assert code == 3
+    assert "\\n" not in finding
+    assert finding.endswith(f"away and run `marklight index {folder}`")
+
+
+def test_a_search_without_refresh_does_not_call_a_folder_empty(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = run_cli(capsys, "search", "tokens", "--no-refresh")
+    assert (code, out) == (1, "")
+    assert f"note: {folder} is not indexed yet: run `marklight index {folder}`\n" in err
+
+
 def test_the_index_folder_is_ignored_by_git(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -127,7 +150,7 @@ def test_an_edited_file_is_counted_as_embedded(
 ) -> None:
     assert "3 added" in run_cli(capsys, "index")[1]
     write(folder, {"espresso.md": "# Espresso\n\nGrind the beans very finely.\n"})
-    assert run_cli(capsys, "index")[1].startswith("1 changed, 1 passages embedded\n")
+    assert run_cli(capsys, "index")[1].startswith("1 changed, 1 passage embedded\n")
     (folder / "espresso.md").rename(folder / "coffee.md")
     assert run_cli(capsys, "index")[1].startswith("1 moved\n")
 

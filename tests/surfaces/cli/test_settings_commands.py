@@ -53,6 +53,7 @@ def test_trust_prints_and_enables_settings(
     assert code == 0
     assert out == 'collections = {"more": "../more"}\nindex.max_bytes = 30000000\n'
     assert f"{folder}/marklight.toml is trusted until it changes" in err
+    assert f"Undo with `marklight trust {folder} --revoke`" in err
     assert _found(capsys) == [str(more / "zebra.md")]
     assert "ignored" not in run_cli(capsys, "search", "zebra")[2]
     with marklight.open(folder) as library:
@@ -236,3 +237,15 @@ def test_a_password_on_the_command_line_is_refused(
     assert code == 2
     assert "s3cr3t" not in err
     assert "PGPASSWORD" in err
+
+
+def test_settings_are_listed_although_one_is_unknown(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(folder, {"marklight.toml": '[models]\nembedder = "x"\n'})
+    code, out, err = run_cli(capsys, "settings")
+    assert code == 2
+    assert err.startswith("marklight: Unknown setting 'models.embedder'")
+    assert "`marklight settings` lists all" in err
+    assert 'search.fuse                            "learned"  (built-in)\n' in out
+    assert run_cli(capsys, "settings", "--json")[:2] == (2, "")

@@ -35,7 +35,8 @@ def check(parts: Parts, session: SqliteSession) -> list[str]:
 
     The writer lock must be held.
     """
-    report = [row[0] for row in session.all(f"PRAGMA integrity_check({_INTEGRITY_ERRORS})")]
+    rows = session.all(f"PRAGMA integrity_check({_INTEGRITY_ERRORS})")
+    report = [line for row in rows for line in row[0].splitlines()]
     if report != ["ok"]:
         raise damaged(session.path, "; ".join(report))
     if orphans := session.all("PRAGMA foreign_key_check"):

@@ -19,6 +19,8 @@ EXIT_INTERRUPTED = 130
 
 _DASHED = re.compile(r"-[^\W\d]{2}|--?[^\s=]*\s|-[^\w-]")
 """Matches a query that click takes for an option: `-house`, `-not this`; but not `--lmit` or `-n5`."""
+_SUGGESTIONS = re.compile(r"\(Did you mean one of: ([^()]+)\?\)")
+"""Matches the suggestions of click where it has several."""
 
 
 class LazyCommands(MutableMapping[str, click.Command]):
@@ -134,7 +136,7 @@ def run(arguments: Sequence[str]) -> int:
         hint = ""
         if isinstance(error, click.UsageError):
             hint = f". {_hint(error, error.ctx, arguments)}"
-        message = error.format_message().rstrip(".")
+        message = _SUGGESTIONS.sub(_suggestion, error.format_message()).rstrip(".")
         complain(f"{message}{hint.removeprefix('.') if message.endswith('?') else hint}")
         return error.exit_code
     except MarklightError as error:
@@ -181,6 +183,11 @@ def _hint(error: click.UsageError, context: click.Context | None, arguments: Seq
     if names and misread and "--" not in arguments and any(map(_DASHED.match, arguments)):
         return f"Put -- before a {'query' if takes_query else 'name'} that starts with a dash"
     return f"See `{context.command_path} --help`"
+
+
+def _suggestion(match: re.Match[str]) -> str:
+    """Return the suggestions of click as a sentence, so that another one can follow."""
+    return f"Did you mean {match[1].replace(', ', ' or ')}?"
 
 
 def _print_traceback() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,10 +13,10 @@ import click
 from marklight.formatting import one_line
 from marklight.surfaces import render
 from marklight.surfaces.cli.options import AS_JSON, SET, in_library, open_own
-from marklight.surfaces.cli.output import note, show, show_json
+from marklight.surfaces.cli.output import complain, note, show, show_json
 
 if TYPE_CHECKING:
-    from marklight.settings import Ignored
+    from marklight.settings import Ignored, Settings
     from marklight.trust import Record
 
 SECRETS = ("serve.token",)
@@ -30,10 +31,20 @@ def settings(folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -
     """List every setting with its value and its source.
 
     Settings that are ignored because the folder's settings file is not trusted are marked. Run
-    `marklight trust` to enable them.
+    `marklight trust` to enable them. If a setting is wrong, the built-in values are listed.
     """
-    with open_own(folder, assignments) as library:
-        values = library.settings
+    from marklight.errors import SettingsError
+
+    wrong = False
+    try:
+        with open_own(folder, assignments) as library:
+            values = library.settings
+    except SettingsError as error:
+        if as_json:
+            raise
+        # The error refers to this list, so it must not replace it.
+        complain(str(error))
+        values, wrong = _built_in(), True
     for notice in values.notices:
         note(notice)
     ignored = ignored_values(values.ignored)
@@ -56,7 +67,14 @@ def settings(folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -
         value = value_text(key, row["value"])
         lines[key] += f"  [ignored: {value} in {row['source']}: {row['reason']}]"
     show(render.table({key: one_line(lines[key]) for key in sorted(lines)}))
-    return 0
+    return SettingsError.exit_code if wrong else 0
+
+
+def _built_in() -> Settings:
+    from marklight.library.configuration import SCHEMA
+    from marklight.settings import combine
+
+    return combine((), SCHEMA)
 
 
 def masked(key: str, value: Any) -> Any:
@@ -135,7 +153,8 @@ def _trust(path: Path | None, as_json: bool) -> int:
     for key, value in values.items():
         show(one_line(f"{key} = {value_text(key, value)}"))
     if values:
-        note(f"{file.path} is trusted until it changes. Undo with `marklight trust --revoke`")
+        undo = f"marklight trust {shlex.quote(str(folder))} --revoke"
+        note(f"{file.path} is trusted until it changes. Undo with `{undo}`")
         _note_daemon(folder)
     else:
         note(f"All settings in {file.path} already apply without trust. Nothing was changed")

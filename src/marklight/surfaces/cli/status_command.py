@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from marklight.formatting import one_line
+from marklight.formatting import counted, one_line
 from marklight.place import complete_commands
 from marklight.surfaces import render
 from marklight.surfaces.cli.options import AS_JSON, SET, in_library, open_library
@@ -62,7 +62,7 @@ def _rows(values: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, str]]:
     if list(values["collections"]) != [DEFAULT_COLLECTION]:
         for name, each in values["collections"].items():
             place = f" in {each['path']}" if each["path"] else ", on other machines"
-            yield f"Collection {name}", f"{each['documents']:,} documents{place}"
+            yield f"Collection {name}", counted(each["documents"], "document") + place
     yield "Model", _model(values, "model")
     if values["reranker"] != "none":
         yield "Reranker", _model(values, "reranker")
@@ -76,7 +76,7 @@ def _rows(values: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, str]]:
         yield "Unused vectors", f"{unused:,}, of text that is no longer there"
     if commits := values.get("history"):
         size = size_text(sum(commits["sizes"].values()))
-        yield "Commits", f"{commits['commits']:,}; {_passages(commits)} passages; {size}"
+        yield "Commits", f"{commits['commits']:,}; {_passages(commits, ' passages')}; {size}"
     for name in ("server", "queue"):
         for key, value in render.flat(values.get(name, {})).items():
             if key != "failures":
@@ -90,7 +90,7 @@ def _boilerplate(values: Mapping[str, Any]) -> str:
     if not values["blocks"]:
         return ""
     shown = (
-        f"{each['text'][:60]!r} ({each['documents']:,} documents)"
+        f"{each['text'][:60]!r} ({counted(each['documents'], 'document')})"
         for each in values["most_shared"][:2]
     )
     return (
@@ -125,14 +125,16 @@ def _documents(values: Mapping[str, Any]) -> str:
     return f"{values['documents']:,}" + (f" ({', '.join(more)})" if more else "")
 
 
-def _passages(values: Mapping[str, Any]) -> str:
+def _passages(values: Mapping[str, Any], noun: str = "") -> str:
     chunks, embedded, pending = values["chunks"], values["embedded"], values["pending"]
     if not chunks:
-        return "0"
+        return f"0{noun}"
     if pending:
         share = 100 * embedded // (embedded + pending)
-        return f"{chunks:,}, {embedded:,} embedded, {pending:,} to do ({share} %)"
-    return f"{chunks:,}, " + ("all embedded" if embedded else "none embedded: keyword search only")
+        return f"{chunks:,}{noun}, {embedded:,} embedded, {pending:,} to do ({share} %)"
+    return f"{chunks:,}{noun}, " + (
+        "all embedded" if embedded else "none embedded: keyword search only"
+    )
 
 
 def _model(values: Mapping[str, Any], kind: str) -> str:
