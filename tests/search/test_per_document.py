@@ -1,14 +1,14 @@
-"""Limit of passages per document."""
+"""Choice and limit of passages per document."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marklight.answer import Hit, Hits
+from marklight.answer import Hit, Hits, best_first
 from marklight.ports import Tools
 from marklight.query import Query
-from marklight.search.refine.per_document import PerDocument
+from marklight.search.refine.per_document import PerDocument, Prose
 from tests.making import chunk, no_snapshot
 
 TOOLS = Tools(no_snapshot())
@@ -77,3 +77,42 @@ def test_the_limit_keeps_the_order_and_the_best_of_each_document(
         kept = [hit for hit in found if hit in own]
         assert len(kept) == min(most, len(own))
         assert kept[0] == own[0]
+
+
+LONG, SHORT = "The plumber charged ninety euros. " * 8, "Last reviewed in May."
+LINKS = "- [Summary](#summary)\n- [Motivation](#motivation)\n" * 20
+
+
+def with_prose(**scores: float) -> dict[str, float]:
+    """Passages by name, in the document of their first letter: `a_short` or `a_links`, else with a long text."""
+    texts = {"short": SHORT, "links": LINKS}
+    hits = [
+        Hit(chunk(name, texts.get(name[2:], LONG), f"{name[0]}.md"), score)
+        for name, score in scores.items()
+    ]
+    return {hit.chunk.id: hit.score for hit in Prose()(QUERY, best_first(hits), TOOLS)}
+
+
+def test_a_passage_with_text_takes_the_score_of_one_with_hardly_any() -> None:
+    assert with_prose(a_short=0.9, a_long=0.4) == {"a_long": 0.9, "a_short": 0.4}
+    assert with_prose(a_links=0.9, a_long=0.4) == {"a_long": 0.9, "a_links": 0.4}
+    # Unless it is far less likely, or about something else than the query.
+    assert with_prose(a_short=0.9, a_long=0.001) == {"a_short": 0.9, "a_long": 0.001}
+    assert with_prose(a_long=0.9, a_other=0.4) == {"a_long": 0.9, "a_other": 0.4}
+
+
+@given(
+    scores=st.dictionaries(
+        st.sampled_from(["a_short", "a_long", "a_links", "b_short", "b_long", "c_short"]),
+        st.floats(0, 1),
+        min_size=1,
+    )
+)
+def test_documents_keep_their_ranks_and_scores(scores: dict[str, float]) -> None:
+    found = with_prose(**scores)
+    for document in "abc":
+        own = [
+            sorted(each for name, each in of.items() if name[0] == document)
+            for of in (scores, found)
+        ]
+        assert own[0] == own[1]

@@ -112,6 +112,8 @@ ALLOWED: Mapping[str, Check] = {
     "search.exact_title.max_matches": _within(1, 100),
     "search.near_duplicates.overlap": _any,
     "search.per_document.max_passages": _any,
+    "search.prose.enough_chars": _any,
+    "search.prose.weight": _any,
     "search.recency.strength": _any,
     "search.reciprocal.k": _any,
     "search.reciprocal.weights": _any,

@@ -22,7 +22,7 @@ from marklight.search.refine.duplicates import ExactDuplicates, NearDuplicates, 
 from marklight.search.refine.exact_match import ExactName, ExactTitle
 from marklight.search.refine.existing_files import ExistingFiles
 from marklight.search.refine.linked import Linked
-from marklight.search.refine.per_document import PerDocument
+from marklight.search.refine.per_document import PerDocument, Prose
 from marklight.search.refine.rerank import Rerank
 from marklight.search.retrieve import Code, Keyword, Semantic
 from marklight.search.rewrite.classify import Classify
@@ -35,7 +35,7 @@ REWRITE: tuple[type[Rewrite], ...] = (Operators, Classify, Spelling, Expand)
 RETRIEVE: tuple[type[Retrieve], ...] = (Semantic, Keyword, Code)
 FUSE: tuple[type[Fuse], ...] = (WeightedSum, Reciprocal, ScoreAware, Learned)
 REFINE: tuple[type[Refine], ...] = (
-    *(ExistingFiles, Calibrate),
+    *(ExistingFiles, Calibrate, Prose),
     *(CurrentCollection, Recency, Community, ExactTitle, ExactName, Confidence),
     *(ExactDuplicates, NearDuplicates, SemanticDuplicates, Diversity, PerDocument),
     *(Rerank, Linked, Parents, Context),

@@ -1,11 +1,12 @@
-"""Limit the number of passages per document."""
+"""Choose the passages of a document that are shown: those with text of their own first, and a limit of their number."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from itertools import chain
-from math import inf
+from math import inf, log
 from typing import Annotated
 
 from marklight.answer import Hit, Hits, best_first
@@ -19,6 +20,56 @@ VISIBLE_HITS = 5
 """Hits that are seen with the default limit: with more, a replaced passage would often not be shown."""
 RARE_SHARE = 0.1
 """Share of the hits that contain a rare term, at most: that a common one is missing says little. Hand-set; not measured."""
+MIN_ODDS = 1e-9
+"""Keeps the logarithm of a score of 0 or 1 finite."""
+_LINK = re.compile(r"\[\[[^\[\]\n]{1,500}\]\]|\[[^\[\]]{0,500}\]\([^()\s]{0,2000}\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Prose:
+    """Give the higher scores of a document to its passages with more text, whose own words were compared with the query.
+
+    The embedding of a passage begins with title and headings. Of a passage with hardly any other text, such as a line at the end
+    of a note, it is the embedding of the title, and nearer to a query about the note than the passage that answers it.
+    Links do not count as text, so that a table of contents is shown only where there is nothing else. Documents keep
+    their ranks: only passages of one document exchange scores.
+    """
+
+    weight: Annotated[float, Within(0, 100)] = 8.0
+    """By how much the log-odds of a passage with enough text may be lower; 0 turns it off."""
+    enough_chars: Annotated[int, Within(1, 100_000)] = 200
+    """Characters above which more text makes no difference."""
+
+    def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
+        groups: dict[DocumentId, list[Hit]] = {}
+        for hit in hits:
+            groups.setdefault(hit.chunk.document, []).append(hit)
+        changed: dict[str, Hit] = {}
+        for group in groups.values():
+            if len(group) > 1 and self.weight:
+                for hit, score in zip(
+                    sorted(group, key=self._preference), [each.score for each in group], strict=True
+                ):
+                    if hit.score != score:
+                        changed[hit.chunk.id] = hit.rescored(
+                            score, "prose", "score_of_the_document", score_of_the_document=score
+                        )
+        if not changed:
+            return hits
+        return best_first(changed.get(hit.chunk.id, hit) for hit in hits)
+
+    def _preference(self, hit: Hit) -> tuple[float, str]:
+        share = min(1.0, prose_length(hit.chunk.own_text) / self.enough_chars)
+        return -(_log_odds(hit.score) + self.weight * share), hit.chunk.id
+
+
+def prose_length(text: str) -> int:
+    """Return the number of characters outside of links."""
+    return len(_LINK.sub("", text)) if "[" in text else len(text)
+
+
+def _log_odds(score: float) -> float:
+    return log(max(score, MIN_ODDS) / max(1 - score, MIN_ODDS))
 
 
 @dataclass(frozen=True, slots=True)
