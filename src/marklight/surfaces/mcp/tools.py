@@ -12,11 +12,19 @@ from mcp.shared.exceptions import MCPError
 
 from marklight.errors import MarklightError, UsageError
 from marklight.formatting import one_line
+from marklight.ports import Progress
 from marklight.surfaces.host import LibraryHost
 from marklight.surfaces.mcp import rendering
 from marklight.surfaces.mcp.introduction import Introduction
 from marklight.surfaces.mcp.notifications import report_progress
 from marklight.surfaces.mcp.rendering import DEFAULT_TOKENS
+from marklight.surfaces.mcp.sampling import (
+    ASK,
+    SamplingModel,
+    answer_text,
+    answer_tokens,
+    offers_sampling,
+)
 from marklight.surfaces.mcp.tool_definitions import Tool, tools_for
 from marklight.surfaces.parameters import suggest
 
@@ -51,8 +59,8 @@ class ToolHandler:
         return self.host.library.models.has_reranker
 
     def tools_for_client(self, ctx: ServerRequestContext[Any]) -> Mapping[str, Tool]:
-        """Return the tools that a client may list and call, by name."""
-        return self.tools
+        """Return the tools that a client may list and call, by name; `ask` only if its own model can write."""
+        return {**self.tools, ASK.name: ASK} if offers_sampling(ctx) else self.tools
 
     async def list(
         self, ctx: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
@@ -75,7 +83,7 @@ class ToolHandler:
 
     def input_schema(self, name: str) -> Mapping[str, Any] | None:
         """Return the JSON Schema of a tool's arguments."""
-        tool = self.tools.get(name)
+        tool = {**self.tools, ASK.name: ASK}.get(name)
         return tool.input_schema if tool else None
 
     async def call(
@@ -100,9 +108,7 @@ class ToolHandler:
             async with report_progress(ctx, self.host.watcher) as progress:
                 if tool.operation != "status":
                     await self._wait_for_text()
-                result = await self.host.call(
-                    tool.operation, tool.operation_arguments(arguments), progress
-                )
+                result = await self._run(ctx, tool, arguments, progress)
         except MarklightError as error:
             return _error_result(rendering.error_text(error, self.host.watcher))
         except Exception as error:
@@ -115,6 +121,23 @@ class ToolHandler:
             content=[types.TextContent(text=text)],
             structured_content=values if self._is_structured(ctx) else None,
         )
+
+    async def _run(
+        self,
+        ctx: ServerRequestContext[Any],
+        tool: Tool,
+        arguments: Mapping[str, Any],
+        progress: Progress,
+    ) -> dict[str, Any]:
+        """Run the operation of a tool; for `ask`, with the model of the client."""
+        given = tool.operation_arguments(arguments)
+        if tool is not ASK:
+            return await self.host.call(tool.operation, given, progress)
+        settings = self.host.library.settings
+        tokens = arguments.get("max_tokens", DEFAULT_TOKENS)
+        given["max_tokens"] = answer_tokens(tokens, settings["ask.answer_tokens"])
+        model = SamplingModel(ctx, settings["ask.timeout_seconds"])
+        return await self.host.call(tool.operation, given, progress, model=model)
 
     async def _wait_for_text(self) -> None:
         """Wait, within a time limit, while files are read for the first time: a part of them may lack the answer.
@@ -149,6 +172,8 @@ class ToolHandler:
             limit = arguments.get("top_n", rendering.DEFAULT_RESULTS)
             language = self.introduction.language
             text = rendering.search_text(result, several, state, tokens, limit, language)
+        elif tool.operation == "ask":
+            text = answer_text(result, several, tokens)
         elif tool.operation == "list_documents":
             text = rendering.listing_text(result, several, state, tokens)
         elif tool.operation == "commits":
