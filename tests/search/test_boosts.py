@@ -15,8 +15,13 @@ from marklight.errors import SettingsError
 from marklight.model import DocumentId
 from marklight.ports import Engine, Tools
 from marklight.query import Query
-from marklight.search.refine.boosts import Community, CurrentCollection, Recency
-from marklight.search.score_normalization import boost, boosted_score
+from marklight.search.refine.boosts import (
+    Community,
+    CurrentCollection,
+    Recency,
+    boost,
+    boosted_score,
+)
 from tests.contracts.builders import entry
 from tests.making import chunk, hits_of, no_snapshot
 from tests.search.stage_settings import build_stage
@@ -68,23 +73,24 @@ def dated(scores_of: dict[str, float], strength: float = 1.0) -> dict[str, float
 
 
 @pytest.mark.parametrize(
-    ("path", "expected"),
+    ("path", "factor"),
     [
-        ("d0.md", 0.4 * 1.2),
-        ("d6.md", 0.4 * 1.2),
-        ("d8.md", 0.4 * 1.1),
-        ("d29.md", 0.4 * 1.1),
-        ("d31.md", 0.4),
-        ("d999.md", 0.4),
-        ("own-old.md", 0.4),
-        ("own-new.md", 0.4 * 1.2),
-        ("own-future.md", 0.4 * 1.2),
+        ("d0.md", 1.2),
+        ("d6.md", 1.2),
+        ("d8.md", 1.1),
+        ("d29.md", 1.1),
+        ("d31.md", 1),
+        ("own-old.md", 1),
+        ("own-new.md", 1.2),
+        ("own-future.md", 1.2),
     ],
 )
+@pytest.mark.parametrize("score", [0.01, 0.1, 0.4, 0.6, 0.75])
 def test_the_last_week_and_month_are_boosted_by_own_date_before_file_time(
-    path: str, expected: float
+    path: str, factor: float, score: float
 ) -> None:
-    assert dated({"d999.md": 0.1, path: 0.4})[path] == pytest.approx(expected)
+    found = dated({"d999.md": score, path: score})
+    assert found == {"d999.md": score, path: pytest.approx(score * factor)}
 
 
 def test_nothing_is_boosted_where_all_are_recent() -> None:
@@ -105,16 +111,6 @@ def test_recency_can_change_the_first_result() -> None:
     assert list(dated({"d999.md": 0.55, "d0.md": 0.5})) == ["d0.md", "d999.md"]
 
 
-def test_a_boosted_high_score_stays_below_one() -> None:
-    found = dated({"d0.md": 0.9, "d6.md": 0.95, "d999.md": 0.7})
-    # Of 0.1 and 0.05 that they lack a sixth goes.
-    assert found == {
-        "d6.md": pytest.approx(1 - 0.05 / 1.2, abs=1e-5),
-        "d0.md": pytest.approx(1 - 0.1 / 1.2, abs=1e-5),
-        "d999.md": 0.7,
-    }
-
-
 @given(
     st.dictionaries(st.text("abc", min_size=1), st.floats(0, 1), min_size=1), st.floats(1.0, 5.0)
 )
@@ -129,7 +125,16 @@ def test_the_same_factor_for_all_changes_nothing(
 def test_boosting_keeps_the_order_and_stays_within_1(values: list[float], factor: float) -> None:
     lifted = [boosted_score(value, factor) for value in sorted(values)]
     assert lifted == sorted(lifted)
-    assert all(0 <= value <= each <= 1 for value, each in zip(sorted(values), lifted, strict=True))
+    for value, each in zip(sorted(values), lifted, strict=True):
+        assert value - 1e-12 <= each <= 1
+        assert each <= value * factor + 1e-12
+
+
+def test_a_boosted_high_score_stays_below_one() -> None:
+    # 0.75 × 1.2 is 0.9; scores from 0.75 to 1 have the range from 0.9 to 1.
+    assert [round(boosted_score(score, 1.2), 6) for score in (0.75, 0.8, 0.95, 1)] == [
+        *(0.9, 0.92, 0.98, 1.0)
+    ]
 
 
 def test_the_current_collection_is_boosted() -> None:
@@ -138,10 +143,8 @@ def test_the_current_collection_is_boosted() -> None:
     found = CurrentCollection()(
         Query("x", current_collection="default"), (other, own), Tools(no_snapshot())
     )
-    assert [(hit.chunk.id, hit.score) for hit in found] == [
-        ("a", pytest.approx(1 - 0.5 / 1.2)),
-        ("b", 0.55),
-    ]
+    assert [hit.chunk.id for hit in found] == ["a", "b"]
+    assert [hit.score for hit in found] == pytest.approx([0.6, 0.55])
 
 
 GROUPS = {"a.md": 1, "b.md": 1, "c.md": 2, "d.md": 2, "e.md": 3}
@@ -160,13 +163,10 @@ def grouped(scores_of: dict[str, float], **settings: float) -> dict[str, float]:
 
 def test_communities_of_the_best_hits_are_boosted() -> None:
     found = grouped({"a.md": 0.8, "e.md": 0.7, "f.md": 0.6, "b.md": 0.5, "c.md": 0.4, "d.md": 0.3})
+    factors = {"a.md": 1.1, "b.md": 1.1}
+    before = {"a.md": 0.8, "e.md": 0.7, "f.md": 0.6, "b.md": 0.5, "c.md": 0.4, "d.md": 0.3}
     assert found == {
-        "a.md": pytest.approx(1 - 0.2 / 1.1, abs=1e-5),
-        "e.md": 0.7,
-        "f.md": 0.6,
-        "b.md": pytest.approx(1 - 0.5 / 1.1, abs=1e-5),
-        "c.md": 0.4,
-        "d.md": 0.3,
+        path: pytest.approx(score * factors.get(path, 1)) for path, score in before.items()
     }
 
 

@@ -1,4 +1,4 @@
-"""Normalize, weight, merge and boost scores: what all fusions and boosts share."""
+"""Normalize, weight and merge scores: what all fusions share."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from math import prod
 
 from marklight.answer import Hit, Hits, Why, best_first
 from marklight.errors import SettingsError
-from marklight.model import DocumentId
 from marklight.ports import Tools
 from marklight.query import Query
 
@@ -16,9 +15,6 @@ RETRIEVERS = ("keyword", "semantic", "graph", "code")
 """Retrievers that have a weight in the fusions by scores."""
 NORMALIZED = ("semantic", "graph")
 """Retrievers whose scores are in 0 to 1 already: cosines, and shares of the best keyword score."""
-BOOST = "min(before × factor, 1 - (1 - before) / factor)"
-"""A boosted score stays below 1, and different scores stay different."""
-REDUCTION = "before × factor"
 
 
 def retriever_weights(stage: object) -> dict[str, float]:
@@ -125,27 +121,3 @@ def merge_lists(lists: Iterable[Hits]) -> dict[str, Hit]:
             known = merged.get(hit.chunk.id)
             merged[hit.chunk.id] = replace(hit, why=known.why + hit.why) if known else hit
     return merged
-
-
-def boost(hits: Hits, factors: Mapping[DocumentId, float], by: str) -> Hits:
-    """Multiply the scores of documents by their factors, best first.
-
-    Nothing changes where all factors are equal: scores are probabilities, and a folder that was copied
-    yesterday makes no passage more likely.
-    """
-    if len({factors.get(hit.chunk.document, 1.0) for hit in hits}) < 2:
-        return best_first(hits)
-    return best_first(_boosted(hit, factors.get(hit.chunk.document, 1.0), by) for hit in hits)
-
-
-def _boosted(hit: Hit, factor: float, by: str) -> Hit:
-    score = boosted_score(hit.score, factor)
-    if score == hit.score:
-        return hit
-    formula = BOOST if factor > 1 else REDUCTION
-    return hit.rescored(score, by, formula, before=hit.score, factor=factor)
-
-
-def boosted_score(score: float, factor: float) -> float:
-    """Return the score times a factor, or with its distance to 1 divided by it, whichever is lower."""
-    return min(score * factor, 1 - (1 - score) / factor) if factor > 1 else score * factor

@@ -1,15 +1,20 @@
-"""Boost hits: recent documents, documents in the link community of the best hits, and documents of the current collection."""
+"""Boost hits: recent documents, documents in the link community of the best hits, and documents of the current collection.
+
+Scores are probabilities in every fusion, so that a boost has the same effect in each: it multiplies them by its factor.
+`python -m benchmarks.boosts` compares this with other formulas.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
-from marklight.answer import Hits
+from marklight.answer import Hit, Hits, best_first
+from marklight.model import DocumentId
 from marklight.ports import Tools
 from marklight.query import Query
-from marklight.search.score_normalization import boost
 from marklight.settings import Within
 
 DAY_SECONDS = 86_400
@@ -17,12 +22,43 @@ FACTORS = ((7, 1.2), (30, 1.1))
 """Maximal age in days and factor, most recent first. Hand-set; the development sets have no dates to measure it."""
 
 
+HELD = 0.9
+"""Score up to which a factor holds exactly; above, scores are compressed linearly, so that none exceeds 1 and different ones stay
+different. With documents declared recent at random, those that answer twice as often as others, nDCG@10 is that of the plain
+product (anthropic-docs .884, cranfield .582); it is .882 and .580 if a boost multiplies odds, and .880 and .572 without one."""
+
+
+def boost(hits: Hits, factors: Mapping[DocumentId, float], by: str) -> Hits:
+    """Multiply the scores of documents by their factors, best first.
+
+    Nothing changes where all factors are equal: scores are probabilities, and a folder that was copied
+    yesterday makes no passage more likely.
+    """
+    if len({factors.get(hit.chunk.document, 1.0) for hit in hits}) < 2:
+        return best_first(hits)
+    return best_first(_boosted(hit, factors.get(hit.chunk.document, 1.0), by) for hit in hits)
+
+
+def _boosted(hit: Hit, factor: float, by: str) -> Hit:
+    score = boosted_score(hit.score, factor)
+    if score == hit.score:
+        return hit
+    if score == hit.score * factor:
+        return hit.rescored(score, by, "before × factor", before=hit.score, factor=factor)
+    formula = "1 - (1 - before) × (1 - held) / (1 - held / factor)"
+    return hit.rescored(score, by, formula, before=hit.score, factor=factor, held=HELD)
+
+
+def boosted_score(score: float, factor: float) -> float:
+    """Return the score times a factor; a product above `HELD` is compressed to stay within 1."""
+    if score * factor <= HELD or factor <= 1:
+        return score * factor
+    return 1 - (1 - score) * (1 - HELD) / (1 - HELD / factor)
+
+
 @dataclass(frozen=True, slots=True)
 class Recency:
-    """Multiply the scores of documents dated within the last week by 1.2, within the last month by 1.1.
-
-    Scores stay below 1: high scores are raised less.
-    """
+    """Multiply the scores of documents dated within the last week by 1.2, within the last month by 1.1."""
 
     strength: Annotated[float, Within(0, 10)] = 1.0
     """Strength of the boost; 0.5 halves it, 0 turns it off."""
@@ -46,8 +82,7 @@ class Recency:
 class Community:
     """Boost documents in the same community (group of documents that link to each other) as the best results, by 1.1.
 
-    Scores stay below 1: high scores are raised less. A
-    community with a single document among the hits is not boosted.
+    A community with a single document among the hits is not boosted.
     """
 
     boost: Annotated[float, Within(1, 10)] = 1.1
@@ -72,10 +107,7 @@ class Community:
 
 @dataclass(frozen=True, slots=True)
 class CurrentCollection:
-    """Multiply the scores of documents in the current collection by 1.2.
-
-    Scores stay below 1: high scores are raised less.
-    """
+    """Multiply the scores of documents in the current collection by 1.2."""
 
     boost: Annotated[float, Within(0, 10)] = 1.2
     """Factor; 1 turns it off."""
