@@ -7,7 +7,7 @@ import re
 
 import marklight
 from marklight.surfaces import operations
-from marklight.surfaces.mcp import rendering
+from marklight.surfaces.mcp import documents, rendering
 from marklight.surfaces.mcp.prompts import PROMPTS
 from marklight.surfaces.mcp.tool_definitions import OPERATION_NAMES, Tool, tools_for
 from marklight.surfaces.parameters import Parameter
@@ -35,10 +35,10 @@ def tool_output(name: str, given: str) -> str:
         most = values.get("max_tokens", rendering.DEFAULT_TOKENS)
         return rendering.search_text(found, False, "", most).strip()
     if tool.operation == "outline":
-        return rendering.outline_text(found, False)
+        return documents.outline_text(found, False)
     assert tool.operation == "get", name
-    return rendering.extract_text(
-        rendering.limit_extract(found, False, values["max_tokens"]), False
+    return documents.extract_text(
+        documents.limit_extract(found, False, values["max_tokens"]), False
     )
 
 

@@ -14,7 +14,7 @@ from marklight.formatting import one_line, place_text, visible
 from marklight.model import DocumentId, trail
 from marklight.query import Query
 from marklight.report import Extract
-from marklight.surfaces.mcp import rendering
+from marklight.surfaces.mcp import documents, rendering
 from marklight.surfaces.mcp.introduction import USAGE
 from marklight.surfaces.mcp.rendering import QUOTED
 from marklight.surfaces.mcp.tool_definitions import tools_for
@@ -93,7 +93,7 @@ def test_a_document_is_quoted_within_any_budget(
 ) -> None:
     lines = (1, text.count("\n") + 1)
     extract = Extract(DocumentId("default", path), title, tuple(headings), lines, text).to_dict()
-    shown = rendering.extract_text(rendering.limit_extract(extract, False, tokens), False)
+    shown = documents.extract_text(documents.limit_extract(extract, False, tokens), False)
     first, *rest = shown.split("\n")
     assert first.startswith("document: ")
     assert not DANGEROUS.search(shown)
@@ -114,15 +114,15 @@ def test_text_of_documents_never_starts_a_line(tmp_path: Path) -> None:
     }
     with library(write(tmp_path, pages)) as lib:
         lib.index()
-        outline = rendering.outline_text(call(lib, "outline", {"path": f"{HEADER}.md"}), False)
+        outline = documents.outline_text(call(lib, "outline", {"path": f"{HEADER}.md"}), False)
         assert [line[:10] for line in outline.splitlines()] == [
             "document: ",
             f":4-8 {HEADER[:5]}",
             f":6-8   {NOTE[:3]}",
         ]
-        bare = rendering.outline_text(call(lib, "outline", {"path": "bare.md"}), False)
+        bare = documents.outline_text(call(lib, "outline", {"path": "bare.md"}), False)
         assert bare == "no headings in document: bare.md"
-        related = rendering.related_text(call(lib, "related", {"path": f"{HEADER}.md"}), False)
+        related = documents.related_text(call(lib, "related", {"path": f"{HEADER}.md"}), False)
         assert all(line.startswith(("(0.", "why: ")) for line in filter(None, related.split("\n")))
         status = rendering.status_text(call(lib, "status", {}), "", False)
         assert not any(line.startswith(("note: ", "[")) for line in status.splitlines())

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from marklight import Library
 from marklight.answer import CHARACTERS_PER_TOKEN
-from marklight.surfaces.mcp import rendering
+from marklight.surfaces.mcp import documents, rendering
 from marklight.surfaces.mcp.token_budget import Block, fit, size
 from marklight.surfaces.operations import call
 from tests.making import library, write
@@ -41,8 +41,8 @@ def searched(lib: Library, tokens: int = 2000, **more: Any) -> str:
 
 
 def read(lib: Library, ref: str, tokens: int) -> tuple[dict[str, Any], str]:
-    extract = rendering.limit_extract(call(lib, "get", {"ref": ref}), False, tokens)
-    return extract, rendering.extract_text(extract, False)
+    extract = documents.limit_extract(call(lib, "get", {"ref": ref}), False, tokens)
+    return extract, documents.extract_text(extract, False)
 
 
 def test_a_result_has_its_location_headings_score_and_passage(lib: Library) -> None:
@@ -187,11 +187,11 @@ def test_an_outline_with_too_many_headings_omits_the_deepest(tmp_path: Path) -> 
     page = "".join(f"# Part {n}\n\n" + "## Deeper heading\n\n" * 30 for n in range(20))
     with library(write(tmp_path, {"deep.md": page, "flat.md": "# One\n\n### Three\n"})) as lib:
         lib.index()
-        text = rendering.outline_text(call(lib, "outline", {"path": "deep.md"}), False)
+        text = documents.outline_text(call(lib, "outline", {"path": "deep.md"}), False)
         assert len(text) <= 2000 * CHARACTERS_PER_TOKEN
         assert text.count(" Part ") == 20
         assert "note: 600 deeper headings omitted" in text
-        flat = rendering.outline_text(call(lib, "outline", {"path": "flat.md"}), False)
+        flat = documents.outline_text(call(lib, "outline", {"path": "flat.md"}), False)
         assert flat.splitlines() == [
             "document: flat.md",
             ":1-3 One  #one",
@@ -205,7 +205,7 @@ def test_control_characters_are_removed_from_text(tmp_path: Path) -> None:
     ) as lib:
         lib.index()
         assert "\x1b" not in searched(lib, query="bananas")
-        assert "\x1b" not in rendering.outline_text(call(lib, "outline", {"path": "a.md"}), False)
+        assert "\x1b" not in documents.outline_text(call(lib, "outline", {"path": "a.md"}), False)
 
 
 def test_ignored_folder_settings_are_reported_in_every_answer(tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def test_ignored_folder_settings_are_reported_in_every_answer(tmp_path: Path) ->
 
 def test_a_list_has_its_count_first_and_a_line_for_each_document(lib: Library) -> None:
     found = call(lib, "list_documents", {"query": "bananas", "sort": "path", "min_confidence": 1})
-    head, *rows = rendering.listing_text(found, False, "").splitlines()
+    head, *rows = documents.listing_text(found, False, "").splitlines()
     assert head.startswith("3 documents, ")
     assert head.endswith(" passages (page 1 of 1, by path)")
     assert [row.split(" § ")[0] for row in rows] == [
@@ -235,9 +235,9 @@ def test_a_list_has_its_count_first_and_a_line_for_each_document(lib: Library) -
 
 def test_a_list_stays_within_its_budget_and_counts_what_is_omitted(lib: Library) -> None:
     found = call(lib, "list_documents", {})
-    text = rendering.listing_text(found, False, "", 60)
+    text = documents.listing_text(found, False, "", 60)
     assert len(text) <= 60 * CHARACTERS_PER_TOKEN
     assert text.startswith("5 documents, ")
     assert " of this page omitted; increase max_tokens to see them" in text
     none = call(lib, "list_documents", {"query": "zebra", "mode": "keyword"})
-    assert rendering.listing_text(none, False, "").startswith("0 documents. No document matches")
+    assert documents.listing_text(none, False, "").startswith("0 documents. No document matches")

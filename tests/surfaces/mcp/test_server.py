@@ -70,13 +70,16 @@ def test_tools_have_the_documented_parameters(tmp_path: Path) -> None:
                 tool.name: list(tool.input_schema["properties"])
                 for tool in (await client.list_tools()).tools
             }
-        search = ["query", "top_n", "min_score", "mode", *filters, "max_chunks_per_document"]
-        search += ["similarity_threshold", "rerank", "parents", "max_tokens", "explain"]
+        search = ["query", "queries", "top_n", "min_score", "mode", *filters]
+        search += ["max_chunks_per_document", "similarity_threshold"]
+        search += ["parents", "max_tokens", "explain"]
         assert known["query_documents"] == search
-        imagined = ["hypothesis", "top_n", "min_score", *filters, "max_tokens"]
+        imagined = ["hypothesis", "top_n", "path", "tags", "max_tokens"]
         assert known["search_with_hypothesis"] == imagined
-        assert known["get_document"] == ["ref", "max_tokens"]
-        assert known["outline"] == known["related_documents"] == ["ref", "path"]
+        assert known["get_document"] == ["ref", "line_numbers", "max_tokens"]
+        assert known["related_documents"] == ["ref", "path"]
+        outline = ["ref", "path", "depth", "section", "page", "max_tokens"]
+        assert known["outline"] == outline
         assert known["index_status"] == []
 
     anyio.run(main)

@@ -11,7 +11,7 @@ from mcp.shared.exceptions import MCPError
 from marklight.errors import MarklightError
 from marklight.formatting import one_line
 from marklight.surfaces.host import LibraryHost
-from marklight.surfaces.mcp import rendering
+from marklight.surfaces.mcp import documents, rendering
 from marklight.surfaces.mcp.rendering import QUOTED
 from marklight.surfaces.parameters import Parameter, parse, string, suggest
 
@@ -93,12 +93,12 @@ class PromptHandler:
         heading = arguments.get("heading", "").strip().lstrip("#").strip()
         ref = f"{arguments['path']}#{heading}" if heading else arguments["path"]
         extract = await self.host.call("get", {"ref": ref})
-        extract = rendering.limit_extract(extract, several, SECTION_TOKENS)
+        extract = documents.limit_extract(extract, several, SECTION_TOKENS)
         return (
             "Summarize this part of a document in a few sentences for a reader who has not seen it: what it is"
             " about, what it states, and what one has to do or decide. Use nothing but this text, and cite its"
             f" location, which follows 'document:'. {QUOTED}\n\n"
-            f"{rendering.extract_text(extract, several)}"
+            f"{documents.extract_text(extract, several)}"
         )
 
 

@@ -12,18 +12,15 @@ from typing import Any
 
 from marklight.answer import CHARACTERS_PER_TOKEN
 from marklight.errors import MarklightError
-from marklight.formatting import MAX_SIMILAR, one_line, place_text, quoted
+from marklight.formatting import MAX_SIMILAR, one_line, place_text
 from marklight.library.watching import Watcher
 from marklight.model import DocumentId, trail
 from marklight.surfaces.mcp.token_budget import (
     Block,
     fit,
-    max_bytes,
     size,
-    truncate,
-    truncate_extract,
 )
-from marklight.surfaces.render import heading_text, lines_text, shortened
+from marklight.surfaces.render import shortened
 
 Result = Mapping[str, Any]
 DEFAULT_TOKENS = 2000
@@ -55,7 +52,7 @@ _TOOLS = {
 }
 """Patterns of commands in messages of the library, and their equivalents for an assistant."""
 _FOR_PEOPLE = re.compile(
-    r"\b(?:marklight (?!ask\b)[a-z]+\b(?=[` ])|pip install|git (?:fetch|config)|optimum-cli)"
+    r"\b(?:marklight [a-z]+\b(?=[` ])|pip install|git (?:fetch|config)|optimum-cli)"
     r"|(?<!\S)--[a-z][a-z-]+\b|\[collections\]|\b(?:search|model|index)\.[a-z_.]+ changes"
 )
 """Commands and settings, which a person can use and an assistant cannot."""
@@ -117,7 +114,7 @@ def search_text(
     language of the documents.
     """
     notices = [
-        notice for notice in _notes(answer) if not (state and notice.startswith(INDEXING_NOTICES))
+        notice for notice in notes_of(answer) if not (state and notice.startswith(INDEXING_NOTICES))
     ]
     if foreign := next((note for note in notices if UNKNOWN_LANGUAGE in note), ""):
         notices.remove(foreign)
@@ -159,7 +156,7 @@ def _nearest_text(
     """Render why there are no results, then the closest passages, numbered apart from results."""
     passages = [
         Block(
-            f"[closest {result['rank']}] {_headed_location(result, several)} ({result['score']:.2f})",
+            f"[closest {result['rank']}] {headed_location(result, several)} ({result['score']:.2f})",
             shortened(result["content"].strip()),
             location(result, several),
         )
@@ -171,49 +168,9 @@ def _nearest_text(
     return f"{reason}\n\n{fit(passages, notes, room)}"
 
 
-def listing_text(listing: Result, several: bool, state: str, tokens: int = DEFAULT_TOKENS) -> str:
-    """Render the number of documents, then a line for each on this page; without any, the reason."""
-    notes = [*([state] if state else []), *_notes(listing)]
-    if not listing["total"]:
-        reason = for_assistants(listing["abstained"] or "No document matches")
-        return fit([], [f"0 documents. {reason}.", *notes], tokens)
-    head = (
-        f"{_number(listing['total'], 'document')}, {_number(listing['passages'], 'passage')}"
-        f" (page {listing['page']} of {listing['pages']}, by {listing['sort']})"
-    )
-    rows = [
-        f"[{each['rank']}] {_listed(each, several)} ({', '.join(_listing_facts(each))})"
-        for each in listing["documents"]
-    ]
-    for shown in range(len(rows), -1, -1):
-        left = len(rows) - shown
-        more = [f"note: {left} of this page omitted; increase max_tokens to see them"] * bool(left)
-        for kept in (notes, []):
-            text = "\n".join([head, *rows[:shown], *more, *kept])
-            if size(text) <= max_bytes(tokens):
-                return text
-    return truncate(text, tokens)
-
-
-def _listed(document: Result, several: bool) -> str:
-    name = location(document, several, lines=False)
-    return f"{name} § {one_line(document['title'])}" if document["title"] else name
-
-
-def _listing_facts(document: Result) -> list[str]:
-    facts = [_number(document["passages"], "passage"), document["dated"][:10]]
-    if document["score"] is not None:
-        facts.append(f"{document['score']:.2f}")
-    return [*facts, *(["by meaning"] if document["match"] == "meaning" else [])]
-
-
-def _number(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'s' * (count != 1)}"
-
-
 def commits_text(answer: Result, tokens: int = DEFAULT_TOKENS) -> str:
     """Render commits, each below a line with its hash, date and author; without any, the reason."""
-    results, notes = answer["results"], _notes(answer)
+    results, notes = answer["results"], notes_of(answer)
     several = len({result["repository"] for result in results}) > 1
     if not results:
         text = f"{_empty_reason(answer, 'No commit matches the query')}. Try other words or fewer filters."
@@ -229,47 +186,6 @@ def _commit_call(hashes: str | Sequence[str]) -> str:
     """Return the calls that show commits with more of their text."""
     shown = [hashes] if isinstance(hashes, str) else hashes
     return " or ".join(f"query={each!r}" for each in shown) + " with a larger max_tokens"
-
-
-def limit_extract(extract: Result, several: bool, tokens: int) -> dict[str, Any]:
-    """Truncate an extract to the token budget; its text and its values are cut alike."""
-    overhead = size(extract_text({**extract, "content": ""}, several))
-    return truncate_extract(extract, location(extract, several, lines=False), overhead, tokens)
-
-
-def extract_text(extract: Result, several: bool) -> str:
-    """Render a part of a document as a quote below its reference."""
-    text = f"document: {_headed_location(extract, several)}\n{quoted(extract['content'])}"
-    return "\n\n".join([text, *_paragraph(_notes(extract))])
-
-
-def outline_text(outline: Result, several: bool) -> str:
-    """Render headings, indented by level; the deepest levels are omitted if there are too many."""
-    headings = outline["outline"]
-    if not headings:
-        path = location(outline, several, lines=False)
-        return "\n".join([f"no headings in document: {path}", *_notes(outline)])
-    levels = sorted({heading["level"] for heading in headings})
-    for deepest in reversed(levels):
-        shown = [heading for heading in headings if heading["level"] <= deepest]
-        text = _heading_tree(outline, shown, levels[0], several, len(headings) - len(shown))
-        if size(text) <= max_bytes(DEFAULT_TOKENS):
-            break
-    return truncate(text, DEFAULT_TOKENS)
-
-
-def related_text(related: Result, several: bool) -> str:
-    """Render related documents with their scores and the reasons."""
-    rows = [
-        f"({document['score']:.2f}) {location(document, several, lines=False)}"
-        f"{one_line(' § ' + document['title']) if document['title'] else ''}"
-        f"\nwhy: {one_line('; '.join(document['reasons']))}"
-        for document in related["related"]
-    ]
-    if not rows:
-        path = location(related, several, lines=False)
-        rows = [f"no document is related to {path} by links, tags or meaning"]
-    return "\n\n".join([*rows, *_paragraph(_notes(related))])
 
 
 def status_text(status: Result, state: str, watching: bool) -> str:
@@ -296,12 +212,12 @@ def status_text(status: Result, state: str, watching: bool) -> str:
     lines += [f"not indexed: {file['path']}: {file['reason']}" for file in failed[:MAX_FAILURES]]
     if len(failed) > MAX_FAILURES:
         lines.append(f"… and {len(failed) - MAX_FAILURES} more files that are not indexed")
-    return "\n".join([*map(for_assistants, lines), *_notes(status)])
+    return "\n".join([*map(for_assistants, lines), *notes_of(status)])
 
 
 def _search_head(result: Result, several: bool) -> str:
     """Return `[1] guide/auth.md:120-148 § Auth > Token refresh (0.83)`; with explain, a line on the score."""
-    head = f"[{result['rank']}] {_headed_location(result, several)} ({result['score']:.2f})"
+    head = f"[{result['rank']}] {headed_location(result, several)} ({result['score']:.2f})"
     why = ", ".join(f"{part['stage']} {part['value']:.3g}" for part in result["why"])
     places = dict.fromkeys(location(each, several) for each in result["similar"])
     others = [each for each in places if each != location(result, several)]
@@ -343,7 +259,8 @@ def _commit_passage(result: Result) -> str:
     return text.removeprefix(result["subject"]).strip() if is_message else text
 
 
-def _headed_location(result: Result, several: bool) -> str:
+def headed_location(result: Result, several: bool) -> str:
+    """Return `guide/auth.md:120-148 § Auth > Token refresh`."""
     headings = one_line(trail(result["title"], result["headings"]))
     place = location(result, several)
     return f"{place} § {headings}" if headings else place
@@ -365,30 +282,12 @@ def _empty_reason(answer: Result, default: str) -> str:
     return one_line(". ".join(filter(None, (reason, advice))))
 
 
-def _heading_tree(
-    outline: Result, shown: Sequence[Result], top: int, several: bool, omitted: int
-) -> str:
-    width = max(len(lines_text(heading["lines"])) for heading in shown)
-    rows = [
-        f"{lines_text(heading['lines']):<{width}}"
-        f" {heading_text(heading['level'] - top, heading['text'], heading['anchor'])}"
-        for heading in shown
-    ]
-    note = f"note: {omitted} deeper headings omitted; get_document shows a section"
-    return "\n".join(
-        [
-            f"document: {location(outline, several, lines=False)}",
-            *rows,
-            *([note] if omitted else []),
-            *_notes(outline),
-        ]
-    )
-
-
-def _notes(result: Result) -> list[str]:
+def notes_of(result: Result) -> list[str]:
+    """Return the notices of a result as notes for an assistant."""
     notices = map(for_assistants, result["notices"])
     return [f"note: {notice}" for notice in notices if notice]
 
 
-def _paragraph(notes: list[str]) -> list[str]:
+def paragraph(notes: list[str]) -> list[str]:
+    """Return lines as one paragraph, or nothing."""
     return ["\n".join(notes)] if notes else []

@@ -167,13 +167,13 @@ def truncate_extract(
     if size(quoted(content)) + overhead <= max_bytes(tokens):
         return dict(extract)
     last = extract["lines"][1]
-    notice = _continuation(ref, last, last, tokens)
+    notice = _continuation(ref, last, last)
     limit = max(0, max_bytes(tokens) - overhead - size(notice) - len("\n\nnote: "))
     lines = _lines_that_fit(content.split("\n"), limit)
     if lines:
         next_line = first + len(lines)
         kept = "\n".join(lines)
-        notice = _continuation(ref, next_line, last, tokens)
+        notice = _continuation(ref, next_line, last)
     else:
         # The first line alone is too long, and references have whole lines.
         next_line, kept = first + 1, truncate_quoted(content.split("\n")[0], limit)
@@ -188,9 +188,9 @@ def truncate_extract(
     }
 
 
-def _continuation(ref: str, first: int, last: int, tokens: int) -> str:
+def _continuation(ref: str, first: int, last: int) -> str:
     rest = f"{ref}:{first}-{last}"
-    return f"truncated to stay within {tokens} tokens; continue with ref={rest!r}"
+    return f"truncated; continue with ref={rest!r}"
 
 
 def _lines_that_fit(lines: Sequence[str], limit: int) -> Sequence[str]:

@@ -8,8 +8,11 @@ from functools import cache
 from typing import Any
 
 from marklight.errors import UsageError
+from marklight.reference import has_wildcards
 from marklight.surfaces import schemas
+from marklight.surfaces.mcp.calls import QUERY_TYPES, parse_queries
 from marklight.surfaces.mcp.rendering import DEFAULT_TOKENS, QUOTED
+from marklight.surfaces.operations import MAX_REF
 from marklight.surfaces.parameters import (
     MODES,
     Parameter,
@@ -37,9 +40,17 @@ STAGE_SETTINGS = {
     "similarity_threshold": ("semantic_duplicates", "cosine"),
 }
 """Tool parameters that set a search stage for one call."""
+RENDERED = {
+    "list_documents": ("max_tokens",),
+    "get": ("max_tokens", "line_numbers"),
+    "outline": ("max_tokens", "depth", "section", "page"),
+}
+"""Tool parameters that change the text of a result and not the operation."""
 LIST_PAGE = 40
 """Documents on a page of a list: with lines of usual length they fit the default token budget."""
-LISTED_KEYWORDS = ("type", "items", "additionalProperties", "enum", "default", "description")
+LISTED_KEYWORDS = (
+    *("type", "items", "properties", "additionalProperties", "enum", "default", "description"),
+)
 """Keywords of JSON Schema that tools/list contains; limits are checked by the server, whose error names them."""
 
 QUERY = string("query", "A question or words; quote exact phrases.", required=True)
@@ -51,17 +62,39 @@ FILTERS = (
     mapping("where", "Frontmatter values.", {"type": "string", "maxLength": 1000}),
     string("after", "2026-01-31 or 2026-01", maxLength=100),
     string("before", "", maxLength=100),
-    strings("excluded_files", "Globs or paths, such as files already read."),
+    strings("excluded_files", "Such as files already read."),
 )
 COLLECTION = strings("collection", "")
 MAX_TOKENS = integer("max_tokens", "", 1, 1_000_000, default=DEFAULT_TOKENS)
-RERANK = boolean("rerank", "Rerank with a cross-encoder; slower.", None)
-REF = string(
+PAGE = integer("page", "", 1, 100_000, default=1)
+RERANK = boolean("rerank", "Slower, more precise.", None)
+REF = string("ref", "Path, title or any place in an answer.", required=True, maxLength=MAX_REF)
+REFS = Parameter(
     "ref",
-    "Path or title, path#heading, path:10-40, or any place in an answer.",
+    {
+        "type": "array",
+        "items": {"type": "string", "maxLength": MAX_REF},
+        "maxItems": 100,
+        "description": "Path or title, path#heading, path:10-40, a glob, or a list of them.",
+    },
     required=True,
-    maxLength=5000,
 )
+QUERIES = Parameter(
+    "queries",
+    {
+        "type": "array",
+        "items": {
+            "type": "object",
+            "properties": {
+                "type": {"type": "string", "enum": list(QUERY_TYPES[1:])},
+                "query": {"type": "string"},
+            },
+        },
+        "description": "More phrasings, fused.",
+    },
+)
+SEVERAL = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
+"""Schema of `ref` in tools/list: one reference or several."""
 PATH = string("path", "Alias of ref.", maxLength=5000)
 
 
@@ -88,13 +121,17 @@ class Tool:
         required = [each.name for each in listed if each.required and each.name not in aliased]
         return {
             "type": "object",
-            "properties": {each.name: _listed(each.schema) for each in listed},
+            "properties": {
+                each.name: _listed_reference(each) if each is REFS else _listed(each.schema)
+                for each in listed
+            },
             **({"required": required} if required else {}),
         }
 
     def parse(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Validate the arguments of a call; an alias is replaced by its name."""
         known = {each.name: each for each in self.parameters if each.name not in self.aliases}
+        queries = parse_queries(arguments["queries"]) if arguments.get("queries") else None
         renamed: dict[str, Any] = {}
         for name, value in arguments.items():
             target = self.aliases.get(name, name)
@@ -102,9 +139,12 @@ class Tool:
                 raise UsageError(
                     f"{self.name} has no parameter {name[:100]!r}", _suggest(name, known)
                 )
-            if name == target or arguments.get(target) is None:
+            if name != "queries" and (name == target or arguments.get(target) is None):
                 renamed[target] = value
-        return parse(tuple(known.values()), renamed)
+        if self.operation == "get" and renamed.get("ref") == []:
+            del renamed["ref"]
+        values = parse(tuple(known.values()), renamed)
+        return {**values, "queries": queries} if queries else values
 
     def operation_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of the operation for validated arguments of the tool."""
@@ -119,7 +159,6 @@ class Tool:
         if stages:
             translated["settings"] = {"search": stages}
         if self.operation == "list_documents":
-            translated.pop("max_tokens", None)
             translated["limit"] = LIST_PAGE
             if "category" in translated:
                 translated["where"] = {"category": translated.pop("category")}
@@ -127,10 +166,10 @@ class Tool:
             translated.setdefault("query", translated.get("hypothesis"))
         if self.operation in ("search", "commits"):
             translated.setdefault("max_tokens", DEFAULT_TOKENS)
-        if self.operation == "get":
-            translated.pop("max_tokens", None)
-        if self.operation in ("outline", "related"):
-            translated["path"] = translated.pop("ref")
+        for name in RENDERED.get(self.operation, ()):
+            translated.pop(name, None)
+        if self.operation == "get" and len(refs := translated["ref"]) == 1:
+            translated["ref"] = refs if has_wildcards(refs[0]) else refs[0]
         return translated
 
 
@@ -143,6 +182,11 @@ def _listed(schema: Mapping[str, Any]) -> dict[str, Any]:
         if nested in listed:
             listed[nested] = _listed(listed[nested])
     return listed
+
+
+def _listed_reference(parameter: Parameter) -> dict[str, Any]:
+    """Return the schema of one reference or several."""
+    return {**SEVERAL, "description": parameter.schema["description"]}
 
 
 def _suggest(name: str, known: Iterable[str]) -> str:
@@ -167,12 +211,12 @@ def tools_for(several_collections: bool, reranker: bool = True) -> Mapping[str, 
         Tool(
             "query_documents",
             "Search documents",
-            "Find passages that answer a query, by keywords and by meaning. Returns the best first, each as"
-            " [n] path:lines § headings (score: probability that it answers), then the passage. Reports when"
-            f" nothing answers. {QUOTED}",
+            "Find passages that answer a query, by keywords and meaning, best first: [n] path:lines § headings (score:"
+            f" probability that it answers), then the passage. Reports when nothing answers. {QUOTED}",
             "search",
             (
                 QUERY,
+                QUERIES,
                 TOP_N,
                 MIN_SCORE,
                 string("mode", "", enum=list(MODES), default="hybrid"),
@@ -190,8 +234,8 @@ def tools_for(several_collections: bool, reranker: bool = True) -> Mapping[str, 
         Tool(
             "list_documents",
             "List documents",
-            "List every document that contains all words of a query or that matches filters: the count, then one"
-            " line each with title and date. For questions such as everything about X, or what changed since March.",
+            "List every document with all words of a query, or all that match filters (everything about X, changed"
+            " since March): the count, then a line each with title and date. Or list the tags.",
             "list_documents",
             (
                 string("query", "Words; optional."),
@@ -199,59 +243,71 @@ def tools_for(several_collections: bool, reranker: bool = True) -> Mapping[str, 
                 string("category", "In frontmatter.", maxLength=1000),
                 string("changed_since", "2026-01-31 or 2026-01", maxLength=100),
                 string("sort", "", enum=["relevance", "date", "path"]),
-                integer("page", "", 1, 100_000, default=1),
+                string("links_to", "Only documents that link to this one.", maxLength=MAX_REF),
+                string("show", "What to list.", enum=["documents", "tags"]),
+                PAGE,
                 MAX_TOKENS,
             ),
             schemas.LISTING,
         ),
         Tool(
             "search_with_hypothesis",
-            "Search with a hypothetical answer",
-            "Find passages similar to an answer that you invent, if query_documents finds too little."
-            " Other parameters as there.",
+            "Search by hypothesis",
+            "Find passages similar to an answer that you invent, if query_documents finds too little; all its"
+            " filters work.",
             "search",
             (
                 string(
                     "hypothesis",
-                    "Two or three sentences as the documents might phrase the answer.",
+                    "Two sentences as the documents might phrase the answer.",
                     required=True,
                 ),
                 *_undescribed((TOP_N, MIN_SCORE, *filters, MAX_TOKENS)),
             ),
             schemas.ANSWER,
+            unlisted=frozenset(
+                {"min_score", "where", "after", "before", "excluded_files", "collection"}
+            ),
         ),
         Tool(
             "search_git_history",
             "Search commits",
-            "Search messages and diffs of git commits: when, by whom and why something changed. Returns hash, date,"
-            " author and subject, best first.",
+            "Search messages and diffs of git commits: when, by whom and why something changed.",
             "commits",
             (
                 QUERY._replace(schema={**QUERY.schema, "description": "Words or a commit hash."}),
                 *_undescribed((TOP_N, MIN_SCORE)),
-                strings("file_pattern", "Only commits that changed these globs: src/**"),
+                strings("file_pattern", "Globs of changed files: src/**"),
                 strings("author", "Part of a name or e-mail address."),
                 *_undescribed(each for each in FILTERS if each.name in ("after", "before")),
                 *_undescribed((MAX_TOKENS,)),
             ),
             schemas.COMMITS,
+            unlisted=frozenset({"min_score"}),
         ),
         Tool(
             "get_document",
             "Read a document",
-            "Read a document, a section or a range of lines. A long text is cut and ends with the ref to continue"
+            "Read documents, sections or ranges of lines. A long text is cut and ends with the ref to continue"
             f" from. {QUOTED}",
             "get",
-            (REF, *_undescribed((MAX_TOKENS,))),
+            (REFS, boolean("line_numbers", "Number the lines."), *_undescribed((MAX_TOKENS,))),
             schemas.EXTRACT,
             aliases={"path": "ref"},
         ),
         Tool(
             "outline",
-            "Outline of a document",
-            "List the headings of a document with their lines and anchors, to choose a section to read.",
+            "Outline",
+            "List the headings of a document with lines and anchors.",
             "outline",
-            (REF, PATH),
+            (
+                REF,
+                PATH,
+                integer("depth", "Levels of headings.", 1, 100),
+                string("section", "Only below this heading.", maxLength=1000),
+                PAGE,
+                MAX_TOKENS,
+            ),
             schemas.OUTLINE,
             aliases={"path": "ref"},
         ),
@@ -266,7 +322,7 @@ def tools_for(several_collections: bool, reranker: bool = True) -> Mapping[str, 
         ),
         Tool(
             "index_status",
-            "Status of the index",
+            "Index status",
             "Show how much is indexed, what is in progress and which files failed.",
             "status",
             (),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -14,7 +15,7 @@ from marklight.errors import MarklightError, UsageError
 from marklight.formatting import one_line
 from marklight.ports import Progress
 from marklight.surfaces.host import LibraryHost
-from marklight.surfaces.mcp import rendering
+from marklight.surfaces.mcp import calls, documents, rendering
 from marklight.surfaces.mcp.introduction import Introduction
 from marklight.surfaces.mcp.notifications import report_progress
 from marklight.surfaces.mcp.rendering import DEFAULT_TOKENS
@@ -109,14 +110,12 @@ class ToolHandler:
                 if tool.operation != "status":
                     await self._wait_for_text()
                 result = await self._run(ctx, tool, arguments, progress)
+            text, values = self._rendered(tool, arguments, result, no_reranker)
         except MarklightError as error:
             return _error_result(rendering.error_text(error, self.host.watcher))
         except Exception as error:
             log.exception("Tool %s failed", tool.name)
             return _error_result(f"Unexpected {type(error).__name__}: this is a bug in Marklight")
-        if no_reranker:
-            result["notices"] = [*result["notices"], NO_RERANKER]
-        text, values = self._rendered(tool, arguments, result)
         return types.CallToolResult(
             content=[types.TextContent(text=text)],
             structured_content=values if self._is_structured(ctx) else None,
@@ -132,7 +131,8 @@ class ToolHandler:
         """Run the operation of a tool; for `ask`, with the model of the client."""
         given = tool.operation_arguments(arguments)
         if tool is not ASK:
-            return await self.host.call(tool.operation, given, progress)
+            work = partial(calls.execute, operation=tool.operation, arguments=given)
+            return await self.host.run(work, progress)
         settings = self.host.library.settings
         tokens = arguments.get("max_tokens", DEFAULT_TOKENS)
         given["max_tokens"] = answer_tokens(tokens, settings["ask.answer_tokens"])
@@ -162,9 +162,11 @@ class ToolHandler:
         )
 
     def _rendered(
-        self, tool: Tool, arguments: Mapping[str, Any], result: dict[str, Any]
+        self, tool: Tool, arguments: Mapping[str, Any], result: dict[str, Any], no_reranker: bool
     ) -> tuple[str, dict[str, Any]]:
         """Return the text of a result, and its values, which are cut alike."""
+        if no_reranker:
+            result["notices"] = [*result["notices"], NO_RERANKER]
         several, watcher = self.host.several_collections, self.host.watcher
         state = rendering.indexing_state(watcher)
         tokens = arguments.get("max_tokens", DEFAULT_TOKENS)
@@ -174,20 +176,38 @@ class ToolHandler:
             text = rendering.search_text(result, several, state, tokens, limit, language)
         elif tool.operation == "ask":
             text = answer_text(result, several, tokens)
+        elif "tags" in result:
+            text = documents.tags_text(result["tags"], arguments.get("page", 1), tokens)
         elif tool.operation == "list_documents":
-            text = rendering.listing_text(result, several, state, tokens)
+            text = documents.listing_text(result, several, state, tokens)
         elif tool.operation == "commits":
             text = rendering.commits_text(result, tokens)
         elif tool.operation == "get":
-            result = rendering.limit_extract(result, several, tokens)
-            text = rendering.extract_text(result, several)
+            text, result = _extracts(result, several, tokens, bool(arguments.get("line_numbers")))
         elif tool.operation == "outline":
-            text = rendering.outline_text(result, several)
+            options = {
+                key: arguments[key] for key in ("depth", "section", "page") if key in arguments
+            }
+            text = documents.outline_text(result, several, tokens, **options)
         elif tool.operation == "related":
-            text = rendering.related_text(result, several)
+            text = documents.related_text(result, several)
         else:
             text = rendering.status_text(result, state, watcher.watching)
         return text, result
+
+
+def _extracts(
+    result: dict[str, Any], several: bool, tokens: int, line_numbers: bool
+) -> tuple[str, dict[str, Any]]:
+    """Return the text of one extract or several, and the values."""
+    shown = [
+        documents.numbered(each) if line_numbers else each
+        for each in result.get("documents", [result])
+    ]
+    if "documents" in result and (len(shown) > 1 or result["missing"]):
+        return documents.several_text(shown, result, several, tokens), result
+    cut = documents.limit_extract(shown[0], several, tokens)
+    return documents.extract_text(cut, several), cut
 
 
 def _error_result(text: str) -> types.CallToolResult:
