@@ -19,6 +19,7 @@ from marklight.library.support import SupportCheck, inverse_frequencies
 from marklight.library.validation import Day, SearchRequest, Texts, integer
 from marklight.place import complete_commands
 from marklight.ports import Embedder, LanguageModel, Progress, Prompt
+from marklight.settings import user_file
 
 if TYPE_CHECKING:
     from marklight.library import Library
@@ -57,8 +58,8 @@ Emit = Callable[[Answer | Sentence], None]
 
 NOT_CONFIGURED = "No language model is configured, so `ask` is off"
 CONFIGURE = (
-    'Set ask.name = "ollama:MODEL", or ask.name = "openai:MODEL" and ask.address, in your settings:'
-    " docs/asking.md shows how. `marklight search` needs none"
+    'Set ask.name = "ollama:MODEL", or ask.name = "openai:MODEL" and ask.address, in {file}.'
+    " `marklight search` needs none"
 )
 NO_CITATION = "It cites no passage"
 UNSUPPORTED = "The cited passage does not support it"
@@ -118,7 +119,7 @@ def _validated(
     """Return the model, the request for the search, and the token limit of the answer."""
     writer = model or library.models.generator
     if writer is None:
-        raise NotConfigured(NOT_CONFIGURED, CONFIGURE)
+        raise NotConfigured(NOT_CONFIGURED, CONFIGURE.format(file=user_file()))
     max_tokens = flags.get("max_tokens") or settings.answer_tokens
     integer("The token budget", max_tokens, 16, 100_000)
     given = SearchRequest(text=text, **flags)

@@ -1,13 +1,15 @@
 """Check whether the passages that a sentence cites support it: term coverage and embedding similarity.
 
-Two features, combined by logistic regression (benchmarks/support.py fits it on one half of the documents and reports
-the other half): the idf-weighted share of the sentence's terms that the cited passages contain, and the highest cosine
-similarity between the sentence and a sentence of these passages.
+Three features, combined by logistic regression (benchmarks/support.py fits it on one half of the documents and reports
+the other half): the idf-weighted share of the sentence's terms that the cited passages contain; the highest cosine
+similarity between the sentence and a sentence of these passages; and whether the sentence has a number or an
+identifier, which have no synonyms, that none of these passages has.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from marklight.model import Chunk, Matrix
     from marklight.ports import Embedder
 
+_WORD = re.compile(r"\w[\w./:@-]*")
+_IN_NAME = re.compile(r"\d|_|[a-z][A-Z]|\w[./:@]\w")
 MAX_WINDOWS = 64
 """Sentences of a passage that are compared by embedding, which bounds the time for a very long one."""
 
@@ -30,12 +34,13 @@ class Weights(NamedTuple):
     bias: float
     coverage: float
     similarity: float
+    missing_name: float
     threshold: float
 
 
-KEYWORDS_ONLY = Weights(-6.0, 8.0, 0.0, 0.5)
+KEYWORDS_ONLY = Weights(-6.537, 9.895, 0.0, -5.884, 0.246)
 """Without an embedding model, or with one that was not measured. From benchmarks/results/support.json."""
-WEIGHTS = {"granite-embedding-30m-english": Weights(-9.0, 6.0, 6.0, 0.5)}
+WEIGHTS = {"granite-embedding-30m-english": Weights(-10.726, 8.219, 6.268, -6.411, 0.245)}
 """By embedding model, since each has similarities of its own. From benchmarks/results/support.json."""
 
 
@@ -45,11 +50,18 @@ class SupportFeatures(NamedTuple):
     coverage: float
     similarity: float | None
     """None without an embedding model."""
+    missing_name: bool
+    """True if the sentence has a number or an identifier that no cited passage has."""
 
     def probability(self, weights: Weights) -> float:
         """Return the estimated probability that the passages support the sentence."""
         similarity = self.similarity or 0.0
-        logit = weights.bias + weights.coverage * self.coverage + weights.similarity * similarity
+        logit = (
+            weights.bias
+            + weights.coverage * self.coverage
+            + weights.similarity * similarity
+            + weights.missing_name * self.missing_name
+        )
         return 1 / (1 + math.exp(-logit))
 
 
@@ -84,7 +96,14 @@ class SupportCheck:
         plain = "\n".join(sentence.split("\n")[1:-1]) if is_code else strip_markup(sentence)
         # An embedding model compares code with prose badly; its terms must be there.
         similarity = None if is_code else self._similarity(plain, cited)
-        return SupportFeatures(self._coverage(plain, cited), similarity)
+        coverage = self._coverage(plain, cited)
+        return SupportFeatures(coverage, similarity, self._misses_name(plain, cited))
+
+    def _misses_name(self, sentence: str, cited: Sequence[int]) -> bool:
+        evidence = "\n".join(_evidence(self._passages[number - 1]) for number in cited).lower()
+        return not all(
+            re.search(rf"(?<!\w){re.escape(name)}(?!\w)", evidence) for name in names(sentence)
+        )
 
     def _coverage(self, sentence: str, cited: Sequence[int]) -> float:
         terms = self._terms_of(sentence)
@@ -128,6 +147,12 @@ class SupportCheck:
             windows = split_sentences(strip_markup(_evidence(self._passages[number - 1])))
             self._windows[number] = self._embedder.embed_passages(windows[:MAX_WINDOWS] or [""])
         return self._windows[number]
+
+
+def names(text: str) -> set[str]:
+    """Return the numbers and identifiers of a text: words with a digit, an underscore, a capital or a dot inside."""
+    words = (word.rstrip("./:@-") for word in _WORD.findall(text))
+    return {word.lower() for word in words if _IN_NAME.search(word)}
 
 
 def _evidence(chunk: Chunk) -> str:
