@@ -1,7 +1,8 @@
 """Cost of detecting boilerplate: CPU time of a first run with and without it, and of one changed file in libraries of two sizes.
 
-`python -m benchmarks.boilerplate [NOTES]`. The notes are generated from a template, with the fake model. Ratios within one
-run: other work on the machine changes seconds, but hardly their ratio.
+`python -m benchmarks.boilerplate [NOTES]`. The notes are generated from a template, with the fake model. `DOCUMENTS` real ones
+are indexed with the fake and with the default model. Ratios within one run: other work on the machine changes seconds, but
+hardly their ratio.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from statistics import median
 from typing import Any
 
 import marklight
-from benchmarks._measure import save
+from benchmarks._measure import eval_root, save
+from marklight.models import DEFAULT
 
 NOTES = 1_000
+DOCUMENTS = {"keps": 100, "kubernetes": 100, "tldr": 200}
 ROUNDS, EDITS = 3, 7
 FOOTER = "\n## This note on the web\n\n[Edit it](https://example.com/{0}) | [Copy it](raw/{0})\n\n- [ ] Reviewed by a second person\n"
 
@@ -41,18 +44,44 @@ def written(folder: Path, count: int) -> Path:
     return folder
 
 
-def opened(notes: Path, index: Path, boilerplate: bool) -> marklight.Library:
+def sampled(name: str, count: int, folder: Path) -> Path:
+    """Copy so many documents of a collection, evenly chosen."""
+    paths = sorted((eval_root() / "corpora" / name).rglob("*.md"))
+    folder.mkdir()
+    for number, path in enumerate(paths[:: max(1, len(paths) // count)][:count]):
+        (folder / f"{number}-{path.name}").write_bytes(path.read_bytes())
+    return folder
+
+
+def opened(notes: Path, index: Path, boilerplate: bool, model: str = "fake") -> marklight.Library:
     """Open a library with an index elsewhere."""
-    settings: dict[str, Any] = {"engine": f"file:{index}", "model": {"name": "fake"}}
+    settings: dict[str, Any] = {"engine": f"file:{index}", "model": {"name": model}}
     return marklight.open(notes, {**settings, "chunk": {"boilerplate": boilerplate}})
 
 
-def first_run(notes: Path, index: Path, boilerplate: bool) -> float:
-    """Return the CPU seconds of a first run."""
-    start = time.process_time()
-    with opened(notes, index, boilerplate) as library:
+def first_run(notes: Path, index: Path, boilerplate: bool, model: str = "fake") -> float:
+    """Return the CPU seconds of a first run; the model is loaded before."""
+    with opened(notes, index, boilerplate, model) as library:
+        if library.models.embedder:
+            library.models.embedder.embed_passages(["Load the model."])
+        start = time.process_time()
         library.index()
-    return time.process_time() - start
+        return time.process_time() - start
+
+
+def real_ratios(folder: Path, model: str, rounds: int) -> dict[str, float]:
+    """Return the median ratio of first runs with and without detection, by collection."""
+    ratios = {}
+    for name, count in DOCUMENTS.items():
+        place = folder / f"{name}-{model}"
+        notes = sampled(name, count, place)
+        pairs = [
+            [first_run(notes, folder / f"{place.name}-{at}{on}", on, model) for on in (False, True)]
+            for at in range(rounds)
+        ]
+        ratios[name] = round(median(on / off for off, on in pairs), 3)
+        print(name, model, ratios[name], pairs, flush=True)
+    return ratios
 
 
 def changed_file(notes: Path, index: Path) -> float:
@@ -80,10 +109,15 @@ def main() -> None:
             [first_run(notes, folder / f"index{at}{on}", on) for on in (False, True)]
             for at in range(ROUNDS)
         ]
+        real = {
+            "fake": real_ratios(folder, "fake", ROUNDS),
+            "default": real_ratios(folder, DEFAULT, 1),
+        }
         large, small = changed_file(notes, folder / "large"), changed_file(few, folder / "small")
     figures = {
         "notes": count,
         "first_run_ratio": round(median(on / off for off, on in pairs), 3),
+        "first_run_ratio_of_real_documents": real,
         "changed_file_ratio_of_ten_times_the_notes": round(large / small, 2),
     }
     save("boilerplate", figures)

@@ -284,7 +284,9 @@ class Answer:
             "lines": list(chunk.lines),
             "kind": chunk.kind.value,
             "content": chunk.text,
-            "snippet": snippet(readable(chunk.text, reflow=True), terms),
+            "snippet": snippet(
+                readable(chunk.snippet_text(self.query.filters.has_phrases), reflow=True), terms
+            ),
             "modified": iso_time(self.modified.get(chunk.document, 0)),
             "dated": iso_seconds(self.dates.get(chunk.document, 0.0)),
             "levels": [level.to_dict() for level in self.levels.get(chunk.id, ())],

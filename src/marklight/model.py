@@ -246,6 +246,11 @@ class Chunk:
         """Return the text without boilerplate: what is ranked, embedded and compared."""
         return without_spans(self.text, self.boilerplate)
 
+    def snippet_text(self, quoted: bool = False) -> str:
+        """Return the text that a snippet is taken from: without boilerplate, unless there is nothing else or the query quotes a phrase."""
+        own = "" if quoted or self.is_boilerplate else self.own_text
+        return own if any(map(str.isalnum, own)) else self.text
+
     @property
     def is_title(self) -> bool:
         """Return true if it consists of the title of a document without other text."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from marklight.surfaces.cli.result_table import result_table
 from marklight.surfaces.cli.status_command import status_text
 from marklight.surfaces.explain import explanation
 from tests.making import library, write
@@ -33,3 +34,18 @@ def test_status_without_boilerplate_has_no_row_for_it(tmp_path: Path) -> None:
     lib = library(write(tmp_path, {"a.md": "# A\n\nText.\n"}))
     lib.index()
     assert "oilerplate" not in status_text(lib.status(), tmp_path)
+
+
+def test_a_snippet_has_no_boilerplate_unless_the_query_quotes_it(tmp_path: Path) -> None:
+    names = [f"{name}-{at}" for at, name in enumerate(["plum", "pear", "fig", "kiwi"] * 3)]
+    files = {f"{name}.md": f"# {name}\n\n{SHARED}\n\nThe {name} is ripe.\n" for name in names}
+    lib = library(write(tmp_path, files))
+    answer = lib.search("plum-0")
+    (first, *_) = answer.to_dict()["results"]
+    assert first["snippet"] == "The plum-0 is ripe."
+    assert first["content"].startswith(SHARED)
+    assert SHARED not in result_table(answer.hits, query="plum-0", width=100)
+    quoted = '"before you send it"'
+    answer = lib.search(quoted)
+    assert all(SHARED in each["snippet"] for each in answer.to_dict()["results"])
+    assert "fill in every field" in result_table(answer.hits, query=quoted, width=100)

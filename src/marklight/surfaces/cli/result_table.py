@@ -45,7 +45,8 @@ def result_table(
         if headings and left >= MINIMUM_TRAIL:
             row += " " * (column - display_width(shown) + 2) + cut_left(headings, left)
         similar = f"+{len(hit.similar)} similar · " if hit.similar else ""
-        line = cut(similar + preview(hit.chunk.text, terms), width - len(_PREVIEW_INDENT))
+        text = hit.chunk.snippet_text(quoted='"' in query)
+        line = cut(similar + preview(text, terms), width - len(_PREVIEW_INDENT))
         rows += [row, style.dim(_PREVIEW_INDENT + line)]
     return "\n".join(row.rstrip() for row in rows)
 
