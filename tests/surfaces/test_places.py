@@ -178,7 +178,7 @@ def test_the_command_line_accepts_what_it_prints(
     for (place, id), command in list(zip(printed_by_cli(capsys, folder), commands, strict=False))[
         ::step
     ]:
-        if place in shadowed(folder, id):
+        if is_shadowed(folder, place, id):
             continue  # printed as JSON, which is the same from every folder
         code, out, err = run_cli(capsys, command, "--json", "--in", str(folder), "--", place)
         assert code == 0, (command, place, err)
@@ -186,12 +186,12 @@ def test_the_command_line_accepts_what_it_prints(
         assert (found["collection"], found["path"]) == id, (command, place)
 
 
-def shadowed(folder: Path, id: DocumentId) -> set[str]:
-    """Return the names of a document that are also those of other files in the current folder."""
-    here = Path.cwd() / place_text(id, True)
-    if not here.is_file() or here == folder / COLLECTIONS[id.collection] / id.path:
-        return set()
-    return {place_text(id, True), place_text(id, True, (1, 3)), place_text(id, True, (3, 3))}
+def is_shadowed(folder: Path, place: str, id: DocumentId) -> bool:
+    """Return true for a place that begins like the path of another file from the current folder."""
+    name = place_text(id, True)
+    here = Path.cwd() / name
+    own = folder / COLLECTIONS[id.collection] / id.path
+    return place.startswith(name) and here.is_file() and here != own
 
 
 def test_the_command_line_filters_by_what_it_prints(
@@ -211,7 +211,7 @@ def test_the_command_line_filters_by_what_it_prints(
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_http_accepts_every_spelling(served: Served, folder: Path, spelling: str) -> None:
     every = list(cases(folder, spelling))
-    for id, place in every[SPELLINGS.index(spelling) % 3 :: 3]:
+    for id, place in every[SPELLINGS.index(spelling) % 5 :: 5]:
         ref = quote(place, safe="")
         for route in ("documents", "outline", "links"):
             found = served.get(f"/api/{route}/{ref}").json()
@@ -242,7 +242,7 @@ def test_mcp_accepts_every_spelling_and_what_it_prints(folder: Path) -> None:
         async with host.open(), Client(make_server(host)) as client:
             await indexed(client)
             for at, spelling in enumerate(SPELLINGS):
-                for id, ref in list(cases(folder, spelling))[at % 4 :: 4]:
+                for id, ref in list(cases(folder, spelling))[at % 6 :: 6]:
                     await check(client, ref, id)
             listed = text_of(
                 await client.call_tool(

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from marklight.text.suggestions import paths_with_words, similar_keys, similar_paths
+from marklight.text.suggestions import (
+    paths_with_same_end,
+    paths_with_words,
+    similar_keys,
+    similar_paths,
+)
 
 PATHS = [
     *("guide/auth.md", "guide/deployment.md", "guide/rolling-back.md", "guide/license.md"),
@@ -63,3 +68,17 @@ def test_files_whose_name_has_all_the_words_are_suggested(
 ) -> None:
     paths = ["notes/2026-01 Priya, budget.md", "people/priya.raman.md", "people/tomasz.md"]
     assert paths_with_words(name, paths) == suggestions
+
+
+@pytest.mark.parametrize(
+    ("name", "suggestions"),
+    [
+        ("docs/tutorial/tasks.md", ["tutorial/tasks.md"]),
+        ("/home/me/docs/Tutorial/TASKS", ["tutorial/tasks.md"]),
+        ("tasks.txt", ["tasks.md", "tutorial/tasks.md", "de/tutorial/x/tasks.md"]),
+        ("tutorial/task.md", []),
+    ],
+)
+def test_paths_with_the_same_end_are_suggested(name: str, suggestions: list[str]) -> None:
+    paths = ["tasks.md", "tutorial/tasks.md", "de/tutorial/x/tasks.md", "tutorial/other.md"]
+    assert paths_with_same_end(name, paths) == suggestions

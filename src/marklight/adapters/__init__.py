@@ -26,7 +26,7 @@ def citations(answer: Answer) -> list[tuple[str, dict[str, Any]]]:
     citations = []
     for result in answer.to_dict()["results"]:
         content = result.pop("content")
-        source = result.pop("ref")
+        source = result["ref"]
         # Context levels and the explanation of the score do not describe the passage.
         metadata = {key: value for key, value in result.items() if key not in ("levels", "why")}
         citations.append((content, {"source": source, **metadata}))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from marklight.errors import NotFound, Refused, UsageError
@@ -134,6 +134,24 @@ class CollectionFiles:
             return self.document_id(file) if file.is_file() else None
         except (OSError, ValueError, RuntimeError):  # too long, or not a valid file name
             return None
+
+
+@dataclass(frozen=True, slots=True)
+class ExistenceCheck:
+    """Returns true for documents whose file exists, and collects the folders that this user may not enter."""
+
+    files: CollectionFiles
+    denied: set[str] = field(default_factory=set)
+
+    def __call__(self, id: DocumentId) -> bool:
+        if self.files.exists(id):
+            return True
+        self.denied.update(filter(None, [self.files.denied_folder(id)]))
+        return False
+
+    def notices(self) -> list[str]:
+        """Return a notice for each of these folders."""
+        return [unlisted_notice(folder) for folder in sorted(self.denied)]
 
 
 def shown_folder(folder: DocumentId, collections: Mapping[str, Path]) -> str:

@@ -225,28 +225,34 @@ def list_documents(library: Library, like: str, after: str, limit: int) -> Docum
     """Return indexed documents in order of their ids, paginated; with `like`, the best matches of a text in paths."""
     integer("The limit", limit, 1, 1000)
     with library.engine.snapshot() as snapshot:
-        found = paginate(snapshot.documents.files(), like, after, limit)
-    return replace(found, several_collections=library.files.several)
+        return paginate(snapshot.documents.files(), like, after, limit, library.files.several)
 
 
 def paginate(
-    files: Mapping[DocumentId, IndexedFile], like: str, after: str, limit: int
+    files: Mapping[DocumentId, IndexedFile],
+    like: str,
+    after: str,
+    limit: int,
+    several: bool = False,
 ) -> DocumentList:
     """Return one page of documents; `after` is the cursor `next` of the page before."""
     if like:
-        matches = nsmallest(limit, _path_matches(files, like.lower()))
-        return DocumentList(tuple((id, files[id].file) for _, id in matches), len(files))
+        matches = nsmallest(limit, _path_matches(files, like.lower(), several))
+        documents = tuple((id, files[id].file) for _, id in matches)
+        return DocumentList(documents, len(files), several_collections=several)
     last = _read_cursor(after) if after else None
     rest = [id for id in files if last is None or id > last]
     ids = nsmallest(limit, rest)
     cursor = json.dumps(ids[-1], ensure_ascii=False) if len(ids) < len(rest) else None
-    return DocumentList(tuple((id, files[id].file) for id in ids), len(files), cursor)
+    return DocumentList(tuple((id, files[id].file) for id in ids), len(files), cursor, several)
 
 
-def _path_matches(ids: Iterable[DocumentId], text: str) -> Iterable[tuple[int, DocumentId]]:
-    """Yield the documents whose path contains the text, and a rank: path prefix, file name prefix, anywhere."""
+def _path_matches(
+    ids: Iterable[DocumentId], text: str, several: bool
+) -> Iterable[tuple[int, DocumentId]]:
+    """Yield the documents whose name contains the text, and a rank: name prefix, file name prefix, anywhere."""
     for id in ids:
-        at = id.path.lower().find(text)
+        at = id.named(several).lower().find(text)
         if at < 0:
             continue
         name = id.path.lower().rpartition("/")[2]

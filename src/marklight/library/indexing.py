@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -150,11 +150,23 @@ def embed_for_seconds(library: Library, progress: Progress, seconds: float) -> b
 def ignored(library: Library, path: Path | str) -> str:
     """Return why a file is not indexed; empty if it is."""
     discover = library.settings.build(Discover, "files")
-    places = [Path(path), *(folder / path for folder in library.collections.values())]
+    places = list(_meant_by(library, os.fspath(path)))
     for place in [each for each in places if os.path.lexists(each)] or places:
         if (reason := discover.reason_ignored(place, library.collections)) != OUTSIDE:
             return reason or _failure(library, place)
     return OUTSIDE
+
+
+def _meant_by(library: Library, reference: str) -> Iterator[Path]:
+    """Yield the files that a reference may mean: from the current folder, in the collection that it begins with, in any."""
+    from marklight.reference import readings, targets
+
+    roots = library.collections
+    for name in (name for reading in readings(reference) for name in reading.names):
+        yield Path(name)
+        for target in targets(name, roots if library.files.several else ()):
+            folders = roots.values() if target.collection is None else [roots[target.collection]]
+            yield from (folder / target.path for folder in folders)
 
 
 def _failure(library: Library, place: Path) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 from marklight.errors import UsageError
-from marklight.library.collections import unlisted_notice
+from marklight.library.collections import ExistenceCheck
 from marklight.library.concurrency import repeat_if_lost
 from marklight.library.model_selection import IN_BACKGROUND, RUN_INDEX
 from marklight.library.refresh import (
@@ -19,11 +18,10 @@ from marklight.library.refresh import (
     refresh,
     stale_notice,
 )
-from marklight.library.search import not_repeated, prepare, run
-from marklight.library.validation import Day, SearchRequest, Texts, integer
+from marklight.library.search import finished, prepare, run
+from marklight.library.validation import FilterFlags, SearchRequest, integer
 from marklight.listing import Listing, Sort
 from marklight.model import DocumentId
-from marklight.place import complete_commands
 from marklight.ports import Progress
 from marklight.query import Mode, Query
 from marklight.search.listing import list_documents as list_matching
@@ -35,26 +33,12 @@ MAX_PAGE = 1_000_000
 """Largest page number and page size."""
 
 
-class ListFlags(TypedDict, total=False):
+class ListFlags(FilterFlags, total=False):
     """Keywords of `Library.list_documents`; `ListRequest` describes them."""
 
     limit: int | None
     page: int
     sort: str | None
-    mode: str
-    min_confidence: float | None
-    path: Texts
-    tag: Texts
-    where: Mapping[str, str] | Texts
-    exclude: Texts
-    collection: Texts
-    after: Day
-    before: Day
-    refresh: bool
-    settings: Mapping[str, Any] | None
-    assignments: Sequence[str]
-    near: Path | None
-    part: Path | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,52 +96,20 @@ def list_documents(
     )
 
     def attempt() -> tuple[Listing, list[DocumentId]]:
-        denied: set[str] = set()
-
-        def exists(id: DocumentId) -> bool:
-            if library.files.exists(id):
-                return True
-            denied.update(filter(None, [library.files.denied_folder(id)]))
-            return False
-
+        existing = ExistenceCheck(library.files)
         rest = IN_BACKGROUND if library.watcher else RUN_INDEX
         with library.threads.search_slot() as alone, library.engine.snapshot() as snapshot:
             listing = run(
-                library, prepared, snapshot, execute, alone=alone, exists=exists, rest=rest
+                library, prepared, snapshot, execute, alone=alone, exists=existing, rest=rest
             )
-            shown = [each.document for each in listing.documents]
-            indexed = snapshot.documents.files_of(shown)
+            indexed = snapshot.documents.files_of(each.document for each in listing.documents)
             elsewhere = library.shared.elsewhere_notices(indexed) if library.shared else ()
-            listing = replace(
-                listing,
-                notices=[
-                    *listing.notices,
-                    *map(unlisted_notice, sorted(denied)),
-                    *incomplete_notices(snapshot),
-                    *elsewhere,
-                ],
-            )
+            notices = (*existing.notices(), *incomplete_notices(snapshot), *elsewhere)
+            listing = replace(listing, notices=[*listing.notices, *notices])
             return listing, library.files.changed(indexed) if library.indexes_here else []
 
     refreshing = given.refresh and library.indexes_here
     listing, stale = read_current(library, attempt, progress) if refreshing else attempt()
-    return replace(
-        listing,
-        index=replace(listing.index, unread=fresh.unread),
-        notices=[
-            complete_commands(notice, library.place.folder)
-            for notice in (
-                *library.notices(settings),
-                *not_repeated(fresh.notices, listing.notices),
-                *listing.notices,
-                *stale_notice(len(stale)),
-                *prepared.first_use_notices(library),
-                *library.engine.take_notices(),
-            )
-        ],
-        took_ms=prepared.took_ms,
-        several_collections=len(
-            {*library.collections, *(each.document.collection for each in listing.documents)}
-        )
-        > 1,
-    )
+    listing = replace(listing, notices=[*listing.notices, *stale_notice(len(stale))])
+    shown = [each.document for each in listing.documents]
+    return finished(library, settings, prepared, listing, fresh, shown)

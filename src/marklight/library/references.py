@@ -180,16 +180,20 @@ class References:
         )
 
     def _not_found(self, reference: str) -> NotFound:
-        from marklight.text.suggestions import MAX_COMPARED, paths_with_words, similar_paths
+        from marklight.text import suggestions
 
         name = [reading.name for reading in readings(reference)][-1]
         several = self.files.several
         paths = [place_text(id, several) for id in self.snapshot.documents.files()]
-        suggestions = similar_paths(name, paths) if len(paths) < MAX_COMPARED else []
-        suggestions = suggestions or paths_with_words(name, paths)
+        few = len(paths) < suggestions.MAX_COMPARED
+        similar = (
+            suggestions.paths_with_same_end(name, paths)
+            or (few and suggestions.similar_paths(name, paths))
+            or suggestions.paths_with_words(name, paths)
+        )
         hint = "Use `marklight search` to find documents"
-        if suggestions:
-            hint = f"Did you mean {' or '.join(suggestions)}?"
+        if similar:
+            hint = f"Did you mean {' or '.join(similar)}?"
         return NotFound(f"No document is called {reference!r} in this library", hint)
 
 

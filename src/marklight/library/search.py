@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from marklight.answer import Answer
 from marklight.errors import HistoryError, ModelServerError, NotFound
-from marklight.library.collections import unlisted_notice
+from marklight.library.collections import ExistenceCheck
 from marklight.library.concurrency import PARALLEL_PASSAGES, repeat_if_lost
 from marklight.library.model_selection import (
     EMBEDDING_MODES,
@@ -37,6 +37,7 @@ from marklight.text.languages import query_languages
 if TYPE_CHECKING:
     from marklight.library import Library
     from marklight.listing import Listing
+    from marklight.settings import Settings
 
 Result = TypeVar("Result", "Answer", "Listing")
 
@@ -100,27 +101,12 @@ def search(
     fresh = refresh(library, query, progress) if request.refresh else RefreshResult()
     refreshing = progress if request.refresh and library.indexes_here else None
     answer = _search_documents(library, prepared, refreshing)
-    answer = replace(
-        answer,
-        index=replace(answer.index, unread=fresh.unread),
-        notices=[
-            complete_commands(notice, library.place.folder)
-            for notice in (
-                *library.notices(settings),
-                *not_repeated(fresh.notices, answer.notices),
-                *answer.notices,
-                *outdated_notices(library, IN_BACKGROUND if library.watcher else RUN_INDEX),
-                *prepared.first_use_notices(library),
-                *library.engine.take_notices(),
-            )
-        ],
-        explain=request.explain,
-        several_collections=len(
-            {*library.collections, *(hit.chunk.collection for hit in answer.passages)}
+    shown = {hit.chunk.document for hit in answer.passages}
+    answer = within_budget(
+        replace(
+            finished(library, settings, prepared, answer, fresh, shown), explain=request.explain
         )
-        > 1,
     )
-    answer = within_budget(answer)
     if request.with_history:
         from marklight.library.history import search_beside_documents
 
@@ -132,6 +118,32 @@ def search(
         except (HistoryError, NotFound) as error:  # the documents are shown all the same
             answer = replace(answer, notices=(*answer.notices, str(error)))
     return replace(answer, took_ms=prepared.took_ms)
+
+
+def finished(
+    library: Library,
+    settings: Settings,
+    prepared: PreparedSearch,
+    answer: Result,
+    fresh: RefreshResult,
+    shown: Iterable[DocumentId],
+) -> Result:
+    """Return an answer or a list with everything that is not about its documents: all notices, the state of the index."""
+    notices = (
+        *library.notices(settings),
+        *not_repeated(fresh.notices, answer.notices),
+        *answer.notices,
+        *outdated_notices(library, IN_BACKGROUND if library.watcher else RUN_INDEX),
+        *prepared.first_use_notices(library),
+        *library.engine.take_notices(),
+    )
+    return replace(
+        answer,
+        index=replace(answer.index, unread=fresh.unread),
+        notices=[complete_commands(notice, library.place.folder) for notice in notices],
+        took_ms=prepared.took_ms,
+        several_collections=len({*library.collections, *(id.collection for id in shown)}) > 1,
+    )
 
 
 def _search_documents(
@@ -154,14 +166,7 @@ def _search_documents(
     elsewhere: list[str] = []
 
     def attempt() -> tuple[Answer, list[DocumentId]]:
-        denied: set[str] = set()
-
-        def exists(id: DocumentId) -> bool:
-            if library.files.exists(id):
-                return True
-            denied.update(filter(None, [library.files.denied_folder(id)]))
-            return False
-
+        existing = ExistenceCheck(library.files)
         with library.threads.search_slot() as alone, library.engine.snapshot() as snapshot:
             answer = run(
                 library,
@@ -169,7 +174,7 @@ def _search_documents(
                 snapshot,
                 prepared.search,
                 alone=alone,
-                exists=exists,
+                exists=existing,
                 rest=rest,
             )
             damaged.append(_damaged_documents(answer, snapshot))
@@ -181,10 +186,12 @@ def _search_documents(
                 modified=snapshot.documents.modified_times(documents),
                 dates=snapshot.documents.dates(documents),
                 levels=levels((hit.chunk for hit in answer.passages), OpenDocuments(snapshot)),
-                abstained=UNREADABLE if denied and answer.abstained == GONE else answer.abstained,
+                abstained=UNREADABLE
+                if existing.denied and answer.abstained == GONE
+                else answer.abstained,
                 notices=[
                     *answer.notices,
-                    *map(unlisted_notice, sorted(denied)),
+                    *existing.notices(),
                     *incomplete_notices(snapshot),
                     *([] if answer.index.documents else empty),
                 ],

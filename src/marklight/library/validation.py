@@ -26,30 +26,42 @@ Value = TypeVar("Value")
 Number = TypeVar("Number", int, float)
 
 
-class CommonFlags(TypedDict, total=False):
-    """Keywords that `Library.search` and `Library.commits` share; `Request` describes them."""
+class QueryFlags(TypedDict, total=False):
+    """Keywords of every operation with a query; `Request` describes them."""
 
-    limit: int
     mode: str
     min_confidence: float | None
     after: Day
     before: Day
-    max_tokens: int | None
-    rerank: bool | None
-    explain: bool
     refresh: bool
     settings: Mapping[str, Any] | None
     assignments: Sequence[str]
 
 
-class SearchFlags(CommonFlags, total=False):
-    """Keywords of `Library.search`; `SearchRequest` describes them."""
+class CommonFlags(QueryFlags, total=False):
+    """Keywords that `Library.search` and `Library.commits` share; `Request` describes them."""
+
+    limit: int
+    max_tokens: int | None
+    rerank: bool | None
+    explain: bool
+
+
+class FilterFlags(QueryFlags, total=False):
+    """Keywords that filter documents; `SearchRequest` describes them."""
 
     path: Texts
     tag: Texts
     where: Mapping[str, str] | Texts
     exclude: Texts
     collection: Texts
+    near: Path | None
+    part: Path | None
+
+
+class SearchFlags(CommonFlags, FilterFlags, total=False):
+    """Keywords of `Library.search`; `SearchRequest` describes them."""
+
     parents: bool
     context: int
     expand_context: bool
@@ -57,8 +69,6 @@ class SearchFlags(CommonFlags, total=False):
     hypothesis: str | None
     prefix: bool
     with_history: bool
-    near: Path | None
-    part: Path | None
 
 
 class CommitFlags(CommonFlags, total=False):

@@ -19,6 +19,7 @@ from marklight.formatting import (
     quoted,
     similar_line,
     text_of,
+    unescape,
 )
 
 if TYPE_CHECKING:
@@ -92,11 +93,12 @@ class Style:
             relative = str(file.relative_to(Path.cwd()))
         except (ValueError, OSError):
             return str(file)
-        owner, _, rest = relative.partition("/")
-        named = {owner: rest} if len(self.folders) > 1 else dict.fromkeys(self.folders, relative)
+        owner, _, rest = unescape(relative).partition("/")
+        several = len(self.folders) > 1
+        names = {owner: rest} if several else dict.fromkeys(self.folders, unescape(relative))
         others = (
             os.path.join(self.folders[name], path)
-            for name, path in named.items()
+            for name, path in names.items()
             if name in self.folders
         )
         shared = any(_is_other_file(other, file) for other in others)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from difflib import SequenceMatcher, get_close_matches
+from itertools import takewhile
 from pathlib import PurePosixPath
 
 MAX_SUGGESTIONS = 3
@@ -16,6 +17,28 @@ MAX_COMPARED = 20_000
 """Names that one is compared with, which takes some tenths of a second."""
 
 _WORD = re.compile(r"[^\W_]+")
+
+
+def paths_with_same_end(path: str, paths: Iterable[str]) -> list[str]:
+    """Return the paths that share most names at their end with a path, the shortest first; at least the file name.
+
+    `docs/guide/auth` gives `guide/auth.md`: case and the extension of the file do not count.
+    """
+    wanted = _names_from_end(path)
+    shared = {
+        other: sum(
+            1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(wanted, own, strict=False))
+        )
+        for other in paths
+        if (own := _names_from_end(other))[0] == wanted[0]
+    }
+    most = max(shared.values(), default=0)
+    best = (other for other, count in shared.items() if count == most)
+    return sorted(best, key=lambda other: (len(other), other))[:MAX_SUGGESTIONS]
+
+
+def _names_from_end(path: str) -> list[str]:
+    return [_file_name(path), *reversed(path.casefold().strip("/").split("/")[:-1])]
 
 
 def similar_paths(path: str, paths: Iterable[str]) -> list[str]:

@@ -163,7 +163,7 @@ def serve_arguments(
 
 def _paths(library: Library, incomplete: str) -> list[str]:
     page = library.documents(like=incomplete, limit=MAX_COMPLETIONS)
-    return [id.path for id, _ in page.documents]
+    return [id.named(page.several_collections) for id, _ in page.documents]
 
 
 def _completions(

@@ -155,20 +155,21 @@ def _print_notices(report: Report) -> None:
 
 
 @click.command(short_help="Show whether a file is ignored, and by which rule.")
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file")
 @in_library
 @AS_JSON
 @SET
-def ignored(file: Path, folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -> int:
+def ignored(file: str, folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -> int:
     """Show whether a file is left out of the index, and by which rule."""
-    if folder is None and not file.absolute().is_relative_to(Path.cwd()):
-        folder = next((parent for parent in file.absolute().parents if parent.is_dir()), None)
+    path = Path(file).absolute()
+    if folder is None and not path.is_relative_to(Path.cwd()):
+        folder = next((parent for parent in path.parents if parent.is_dir()), None)
     with open_own(folder, assignments) as library:
         reason = library.ignored(file)
     if reason == MISSING:
-        raise NotFound(f"No such file: {file}", did_you_mean(file))
+        raise NotFound(f"No such file: {file}", did_you_mean(Path(file)))
     if as_json:
-        show_json({"path": str(file), "ignored": bool(reason), "reason": reason})
+        show_json({"path": file, "ignored": bool(reason), "reason": reason})
     else:
         show(one_line(f"{file}: {reason or 'not ignored'}"))
     return 0

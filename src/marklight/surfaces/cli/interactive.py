@@ -13,10 +13,11 @@ from marklight.answer import Answer, Hit
 from marklight.errors import MarklightError, NotFound, UsageError
 from marklight.formatting import CLOSEST, left_out, one_line
 from marklight.levels import LEVELS
+from marklight.model import DocumentId
 from marklight.query import Mode
 from marklight.report import Extract
 from marklight.surfaces import render
-from marklight.surfaces.cli.options import style_of
+from marklight.surfaces.cli.options import current_folder, style_of
 from marklight.surfaces.cli.output import (
     Bar,
     complain,
@@ -171,11 +172,15 @@ class Session:
         self._show(number, level.strip())
 
     def _open(self, arguments: str) -> None:
-        hit = self._hit(arguments)
-        file = self._file(hit)
         from marklight.surfaces.cli.line_editor import open_in_editor
 
-        open_in_editor(file, hit.chunk.lines[0], terminal=self.terminal)
+        if arguments.isdigit() or not arguments:
+            hit = self._hit(arguments)
+            id, line = hit.chunk.document, hit.chunk.lines[0]
+        else:
+            extract = self.library.get(arguments, near=current_folder())
+            id, line = extract.document, extract.lines[0]
+        open_in_editor(self._file(id), line, terminal=self.terminal)
 
     def _filter(self, arguments: str) -> None:
         if not arguments:
@@ -268,7 +273,7 @@ class Session:
 
     def _show(self, number: str, level: str) -> None:
         hit = self._hit(number)
-        self._file(hit)
+        self._file(hit.chunk.document)
         style = style_of(self.library)
         levels = self._last().levels.get(hit.chunk.id, ())
         wider = [each for each in levels if each.name != "passage"]
@@ -308,10 +313,10 @@ class Session:
             )
         return self.hits[int(number) - 1]
 
-    def _file(self, hit: Hit) -> Path:
-        file = self.library.collections[hit.chunk.collection] / hit.chunk.path
+    def _file(self, id: DocumentId) -> Path:
+        file = self.library.collections[id.collection] / id.path
         if not file.exists():
-            raise NotFound(f"{hit.chunk.path} no longer exists", "Search again")
+            raise NotFound(f"{id.path} no longer exists", "Search again")
         return file
 
 
@@ -329,7 +334,7 @@ COMMANDS = (
     Command(
         ("o", "open"),
         "N",
-        "open the file of result N at the passage, with $VISUAL or $EDITOR",
+        "open the file of result N, or of a place such as guide/auth.md:10, with $VISUAL or $EDITOR",
         Session._open,
     ),
     Command(("n", "more"), "", "show more results", Session._more),

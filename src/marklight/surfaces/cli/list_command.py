@@ -10,21 +10,20 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from marklight.surfaces import render
 from marklight.surfaces.cli.options import (
-    AS_JSON_FORMAT,
     COLOR,
     MIN_CONFIDENCE,
     MODE,
+    NO_REFRESH,
+    RESULT_FORMATS,
     SET,
-    confirm_first_run,
     current_folder,
     filter_options,
     in_library,
-    open_library,
+    open_for_search,
     style_of,
 )
-from marklight.surfaces.cli.output import Bar, note, show, show_data
+from marklight.surfaces.cli.output import note, show_as
 
 LIST_FLAGS = (
     *("limit", "mode", "min_confidence", "path", "collection", "exclude"),
@@ -48,23 +47,11 @@ LIST_FLAGS = (
 @click.option(
     "--page", default=1, show_default=True, help="Show this page of --limit documents each."
 )
-@AS_JSON_FORMAT
-@click.option(
-    "--format",
-    "format",
-    type=click.Choice(render.FORMATS),
-    default="text",
-    show_default=True,
-    help="Output format; files prints only the file paths.",
-)
+@RESULT_FORMATS
 @MODE
 @filter_options
 @MIN_CONFIDENCE
-@click.option(
-    "--no-refresh",
-    is_flag=True,
-    help="List what is indexed, without looking for changed files.",
-)
+@NO_REFRESH
 @COLOR
 @SET
 def list_(
@@ -120,20 +107,14 @@ def list_instead(
 def _list(
     query: str, folder: Path | None, format: str, assignments: Sequence[str], **options: Any
 ) -> int:
-    with (
-        open_library(folder, assignments, searching=True) as library,
-        Bar(library.place.folder) as bar,
-    ):
-        if options["refresh"]:
-            confirm_first_run(library)
+    with open_for_search(folder, assignments, refresh=options["refresh"]) as (library, bar):
         listing = library.list_documents(query, near=current_folder(), progress=bar, **options)
     for notice in listing.notices:
         note(notice)
     if listing.documents or format == "json":
-        printing = show if format in ("text", "md") else show_data
         from marklight.surfaces.listing import listing_as
 
-        printing(listing_as(listing, format, style_of(library)))
+        show_as(listing_as(listing, format, style_of(library)), format)
     elif listing.abstained:
         note(listing.abstained)
     else:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -13,12 +14,15 @@ import click
 
 from marklight.errors import UsageError
 from marklight.place import MAX_NAMED
-from marklight.surfaces.cli.output import Hints, note
-from marklight.surfaces.render import Style, style_for
+from marklight.surfaces.cli.output import Bar, Hints, note
+from marklight.surfaces.render import FORMATS, Style, style_for
 
 if TYPE_CHECKING:
     from marklight.library import Library
     from marklight.surfaces.daemon.client import RemoteLibrary
+
+
+Command = Callable[..., int]
 
 
 def completer(name: str) -> Callable[[click.Context, click.Parameter, str], list[Any]]:
@@ -128,6 +132,41 @@ COLOR = click.option(
     callback=_remember_color,
     help="When to print bold text and clickable paths [default: auto, only on a terminal].",
 )
+
+
+def formats(names: Sequence[str], help: str = "Output format.") -> Callable[[Command], Command]:
+    """Return the options `--format` and `--json` of a command with these formats."""
+
+    def add(command: Command) -> Command:
+        kind = click.Choice(names)
+        option = click.option(
+            "--format", "format", type=kind, default="text", show_default=True, help=help
+        )
+        return AS_JSON_FORMAT(option(command))
+
+    return add
+
+
+RESULT_FORMATS = formats(FORMATS, "Output format; files prints only the file paths.")
+NO_REFRESH = click.option(
+    "--no-refresh",
+    is_flag=True,
+    help="Use the index as it is, without looking for changed files.",
+)
+
+
+@contextmanager
+def open_for_search(
+    folder: Path | None, assignments: Sequence[str], *, refresh: bool
+) -> Iterator[tuple[Library | RemoteLibrary, Bar]]:
+    """Open a library for a search, with a progress bar; the first indexing of a large folder is confirmed."""
+    with (
+        open_library(folder, assignments, searching=True) as library,
+        Bar(library.place.folder) as bar,
+    ):
+        if refresh:
+            confirm_first_run(library)
+        yield library, bar
 
 
 def current_folder() -> Path | None:

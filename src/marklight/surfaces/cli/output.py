@@ -51,6 +51,14 @@ def show_data(text: str) -> None:
     click.echo(text, color=True)
 
 
+def show_as(text: str, format: str) -> None:
+    """Print results in one of the formats: text and Markdown are for people."""
+    if format in ("text", "md"):
+        show(text)
+    else:
+        show_data(text)
+
+
 def show_json(value: Any, indent: int | None = 2) -> None:
     """Print a value as JSON."""
     show_data(to_json(value, indent))

@@ -15,24 +15,27 @@ from marklight.formatting import CLOSEST, left_out
 from marklight.surfaces import render
 from marklight.surfaces.cli.options import (
     AFTER,
-    AS_JSON_FORMAT,
     BEFORE,
     COLOR,
     EXPLAIN,
     MAX_TOKENS,
     MIN_CONFIDENCE,
     MODE,
+    NO_REFRESH,
     RERANK,
+    RESULT_FORMATS,
     SET,
     SHOW_ALL,
     confirm_first_run,
     current_folder,
     filter_options,
+    formats,
     in_library,
+    open_for_search,
     open_library,
     style_of,
 )
-from marklight.surfaces.cli.output import Bar, note, show, show_aside, show_data
+from marklight.surfaces.cli.output import Bar, note, show, show_as, show_aside
 
 EMBEDDING_MODES = ("hybrid", "semantic")
 
@@ -49,15 +52,7 @@ if TYPE_CHECKING:
 @click.option(
     "-n", "--limit", default=5, show_default=True, help="Show at most this many results, 1 to 100."
 )
-@AS_JSON_FORMAT
-@click.option(
-    "--format",
-    "format",
-    type=click.Choice(render.FORMATS),
-    default="text",
-    show_default=True,
-    help="Output format; files prints only the file paths.",
-)
+@RESULT_FORMATS
 @EXPLAIN
 @MODE
 @filter_options
@@ -96,11 +91,7 @@ if TYPE_CHECKING:
     help="Search for words that begin with the last word too, as while typing.",
 )
 @click.option("--with-history", is_flag=True, help="Search commits too; list them separately.")
-@click.option(
-    "--no-refresh",
-    is_flag=True,
-    help="Search the index as it is, without looking for changed files.",
-)
+@NO_REFRESH
 @COLOR
 @SET
 def search(
@@ -125,12 +116,7 @@ def search(
         return list_instead(
             query, folder, format, assignments, path=paths, refresh=not no_refresh, **options
         )
-    with (
-        open_library(folder, assignments, searching=True) as library,
-        Bar(library.place.folder) as bar,
-    ):
-        if not no_refresh:
-            confirm_first_run(library)
+    with open_for_search(folder, assignments, refresh=not no_refresh) as (library, bar):
         answer = library.search(
             query,
             path=paths,
@@ -142,8 +128,7 @@ def search(
     for notice in answer.notices:
         note(notice)
     if answer.hits or format == "json":
-        printing = show if format in ("text", "md") else show_data
-        printing(render.answer_as(answer, format, style_of(library)))
+        show_as(render.answer_as(answer, format, style_of(library)), format)
     if options["explain"] and format != "json":
         from marklight.surfaces.explain import explanation
 
@@ -178,15 +163,7 @@ def search(
 @click.option(
     "-n", "--limit", default=5, show_default=True, help="Show at most this many commits, 1 to 100."
 )
-@AS_JSON_FORMAT
-@click.option(
-    "--format",
-    "format",
-    type=click.Choice(render.COMMIT_FORMATS),
-    default="text",
-    show_default=True,
-    help="Output format.",
-)
+@formats(render.COMMIT_FORMATS)
 @EXPLAIN
 @MODE
 @click.option(
@@ -232,8 +209,7 @@ def _print_commits(answer: Commits, format: str, style: render.Style, explain: b
     for notice in answer.notices:
         note(notice)
     if (answer.hits and format in render.COMMIT_FORMATS) or format == "json":
-        printing = show if format in ("text", "md") else show_data
-        printing(render.commits_as(answer, format, style))
+        show_as(render.commits_as(answer, format, style), format)
     if explain and format != "json":
         from marklight.surfaces.explain import explanation
 
