@@ -67,7 +67,8 @@ def test_with_a_collection_only_its_own_path_is_found(tmp_path: Path) -> None:
     write(tmp_path, {"one/b/x.md": "# Of one\n", "two/x.md": "# Of two\n"})
     with library(tmp_path, collections={"a": "one", "b": "two"}) as lib:
         lib.index()
-        assert lib.get("b/x.md").title == "Of one"
+        assert lib.get("b/x.md").title == "Of two"
+        assert lib.get("a/b/x.md").title == "Of one"
         assert lib.get("x.md", collection="b").title == "Of two"
         assert lib.get("x.md#of-two", collection="b").text == "# Of two"
         for missing in ("b/x.md", "x", "../one/b/x.md", "/etc/passwd", "x.md\0", "\ud800"):
