@@ -278,6 +278,19 @@ def test_a_file_in_place_of_a_folder_is_reported(user: User) -> None:
     assert ".cursor" in err.splitlines()[-1]
 
 
+def test_a_folder_in_place_of_the_file_is_reported(user: User) -> None:
+    user.file("zed").mkdir(parents=True)
+    code, out, err = user.install_mcp("zed")
+    assert code == 3
+    assert "Traceback" not in err
+    assert command(json.loads(out)["context_servers"]["marklight"])[-1] == str(user.notes)
+    user.install_mcp("cursor")
+    code, out, err = user.install_mcp("--list")
+    assert code == 0
+    assert out.startswith("cursor")
+    assert f"zed: Cannot read {user.file('zed')}" in err
+
+
 def test_permissions_are_kept_and_a_backup_is_written(user: User) -> None:
     file = user.write_config("claude-code", '{"secret": 1}')
     file.chmod(0o600)
