@@ -5,15 +5,17 @@ from __future__ import annotations
 import random
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from benchmarks._diaries import laid_out
 from benchmarks._measure import SETS, corpus, set_path
-from benchmarks.everyday import read_questions
+from benchmarks.diary import KINDS
+from benchmarks.everyday import VAULT, read_questions, vault_folder
 from marklight.eval.collection import Collection, open_collection, render
 from marklight.eval.dataset import Dataset, sample
 from marklight.eval.reading import off_topic_queries, read_dataset
@@ -92,8 +94,15 @@ class Case:
 
 MANY_ANSWERS = ("vaswani",)
 """Sets whose questions have many right answers."""
-EVERYDAY = ("paraphrases", "single-words")
-"""Files of everyday questions about collections of the development sets."""
+EVERYDAY = ("paraphrases", "single-words", "tldr", "vault")
+"""Everyday questions. Those about `keps` are kept back."""
+DIARIES = ("diary", "journal", "minutes")
+"""Generated collections whose documents are similar to each other."""
+NEAR_TO = {
+    "tldr": {name for name in SETS if name not in ("scifact-train", "cranfield")},
+    "vault": {"blue-book-anchors"},
+}
+"""Sets whose questions may be answered by a collection of everyday questions."""
 CODE_SETS, CODE_QUERIES = ("kubernetes-anchors", "blue-book-anchors", "fastapi-anchors"), 100
 """Sets with code blocks, and how many names of each set's code are asked for."""
 
@@ -107,30 +116,56 @@ def all_cases() -> dict[str, dict[str, list[Case]]]:
     """The cases of every set that is learned from, by mode and set."""
     found = {name: cases(name) for name in (*SETS, *MANY_ANSWERS)}
     found |= {name: everyday_cases(name) for name in EVERYDAY}
+    found |= {name: diary_cases(name) for name in DIARIES}
     by_mode = {
         mode: {name: [one[mode] for one in each if mode in one] for name, each in found.items()}
         for mode in MODES
     }
     # Keyword search finds one of eighty paraphrases.
     by_mode["keyword"] = {
-        name: each for name, each in by_mode["keyword"].items() if name not in EVERYDAY
+        name: each for name, each in by_mode["keyword"].items() if name != "paraphrases"
     }
     return by_mode | {"code": {name: code_cases(name) for name in CODE_SETS}}
 
 
 def everyday_cases(name: str) -> list[ByMode]:
-    """Everyday questions, with their own off-topic ones."""
+    """Everyday questions, with their own off-topic ones and those of sets about other things."""
     found = []
     for place, questions in read_questions(name).items():
-        dataset = Dataset(place, (), folder=corpus(place).resolve())
+        folder = vault_folder() if place == VAULT else corpus(place)
+        dataset = Dataset(place, (), folder=folder.resolve())
+        requests = [(one.text, dict.fromkeys(one.answers, 1)) for one in questions]
+        if name in NEAR_TO:
+            others = [other for other in SETS if other not in NEAR_TO[name]]
+            requests += [(text, {}) for text in (*off_topic_queries(), *_queries_of(others))]
         with (
             open_collection(dataset, "hybrid") as collection,
             collection.library.engine.snapshot() as snapshot,
         ):
-            for one in questions:
-                answers = dict.fromkeys(one.answers, 1)
-                found.append(_cases(collection, snapshot, one.text, answers, set()))
+            found += [_cases(collection, snapshot, *each, set()) for each in requests]
     return found
+
+
+def diary_cases(name: str) -> list[ByMode]:
+    """Questions about one day of a generated diary or one meeting, and about what never happened."""
+    entries, queries = KINDS[name]()
+    with tempfile.TemporaryDirectory() as folder:
+        texts = dict(laid_out(entries, "day"))
+        for path, text in texts.items():
+            (Path(folder) / path).write_text(text, "utf-8")
+        with Library(Path(folder), {"engine": "memory:"}) as library:
+            library.index()
+            days = Collection(library, {}, {})
+            with library.engine.snapshot() as snapshot:
+                requests = [
+                    (
+                        one.text,
+                        {path: 1 for path in texts if one.answer and one.answer in texts[path]},
+                    )
+                    for one in queries
+                ]
+                requests += [(text, {}) for text in off_topic_queries()]
+                return [_cases(days, snapshot, *each, set()) for each in requests]
 
 
 def code_cases(name: str) -> list[Case]:
@@ -263,10 +298,17 @@ def vocabulary(snapshot: Snapshot) -> list[str]:
 def off_topic(name: str) -> Iterator[str]:
     """The forty that come with the program, and those of sets about other things."""
     yield from off_topic_queries()
-    for other in SETS:
-        if other != name and not any({name, other} <= related for related in RELATED):
-            dataset = read_dataset(set_path(other))
-            yield from sample([question.text for question in dataset.queries], FOREIGN)
+    yield from _queries_of(
+        other
+        for other in SETS
+        if other != name and not any({name, other} <= related for related in RELATED)
+    )
+
+
+def _queries_of(sets: Iterable[str]) -> Iterator[str]:
+    for name in sets:
+        dataset = read_dataset(set_path(name))
+        yield from sample([question.text for question in dataset.queries], FOREIGN)
 
 
 def _cases(

@@ -29,6 +29,12 @@ def shown_rows(
     return [(row, share, gap) for row, share in zip(rows, shares.tolist(), strict=True)]
 
 
+def margin(case: Case, weights: Mapping[str, float]) -> float:
+    """By how much the first document exceeds the second."""
+    _, _, seen = ranked(case, weights)
+    return float(seen[0] - seen[1]) if len(seen) > 1 else 0.0
+
+
 _RANKED: dict[object, tuple[list[int], Numbers, Numbers]] = {}
 """Rankings of cases by weights, as many temperatures are tried with each."""
 
@@ -63,7 +69,7 @@ def checked(weights: FusionWeights, some: Sequence[Case]) -> Checked:
     found = Checked([], {sort: [] for sort in SORTS})
     for case in some:
         query = QueryFeatures(*case.query.tolist())
-        there = weights.answer_probability(query)
+        there = weights.answer_probability(query, margin(case, weights.features))
         if sort := _sort(case, weights.features):
             found.there[sort].append(there)
         if not case.ideal or not case.judged:

@@ -83,10 +83,11 @@ def mean_quality(way: str, metric: str) -> float:
 
 
 def mean_held_out(mode: str, metric: str) -> float:
-    """Return the mean of a metric at the default threshold over datasets that weights were not learned from."""
+    """Return the mean of a metric at the default threshold over development sets that weights were not learned from."""
     threshold = str(setting("search.confidence.threshold"))
-    sets = result("learning")[mode].values()
-    return fmean(dataset["left out"]["thresholds"][threshold][metric] for dataset in sets)
+    sets = result("learning")[mode]
+    names = result("quality")["sets"]
+    return fmean(sets[name]["left out"]["thresholds"][threshold][metric] for name in names)
 
 
 def setting(key: str) -> Any:

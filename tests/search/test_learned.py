@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from math import exp, log
 from pathlib import Path
@@ -84,8 +85,16 @@ def test_a_certain_answer_has_probability_one() -> None:
 
 
 def test_a_single_term_has_an_answer_curve_of_its_own() -> None:
-    assert weights().answer_probability(FLAT) > 0.5
-    assert weights().answer_probability(FLAT._replace(query_length=log(1 + 1))) < 1e-9
+    assert weights().answer_probability(FLAT, margin=0.0) > 0.5
+    assert weights().answer_probability(FLAT._replace(query_length=log(1 + 1)), margin=0.0) < 1e-9
+
+
+def test_the_margin_of_the_first_document_makes_an_answer_likely() -> None:
+    one = replace(weights(), answer=LogisticCurve(0.0, {"margin": 2.0}))
+    alone, _ = scored({"a": 1.0}, ["a"], FLAT, weights=one)
+    near, _ = scored({"a": 1.0, "b": 0.9}, ["a", "b"], FLAT, weights=one)
+    far, _ = scored({"a": 1.0, "b": 0.0}, ["a", "b"], FLAT, weights=one)
+    assert (alone, near, far) == pytest.approx((0.5, 1 / (1 + exp(-0.2)), 1 / (1 + exp(-2))))
 
 
 def test_passages_of_one_document_do_not_compete() -> None:

@@ -54,6 +54,8 @@ class Softmax(NamedTuple):
     """The highest sum of weighted features."""
     gap: float
     """The highest sum minus the lowest."""
+    margin: float
+    """The highest sum minus the second highest, of another document; 0 if there is no other."""
     log_total: float
     """log(Σ exp((sum - best) / temperature)) over the pool."""
 
@@ -64,9 +66,10 @@ class Softmax(NamedTuple):
 
 def softmax(sums: Sequence[float], temperature: float) -> Softmax:
     """Return the softmax over these sums."""
-    best = max(sums)
+    best, *others = sorted(sums, reverse=True)
     total = sum(exp((one - best) / temperature) for one in sums)
-    return Softmax(temperature, best, best - min(sums), log(total))
+    margin = best - others[0] if others else 0.0
+    return Softmax(temperature, best, best - min(sums), margin, log(total))
 
 
 class Probabilities(NamedTuple):
@@ -93,7 +96,7 @@ class FusionWeights:
     temperature: float
     """Softmax temperature: a passage is e times as likely as another whose sum is lower by this much."""
     answer: LogisticCurve
-    """Answer probability, over query features."""
+    """Answer probability, over query features and the margin of the first document."""
     single_term_answer: LogisticCurve
     """Answer probability of a query of one term: cosines are lower, and the term either occurs or not."""
     relevance: LogisticCurve
@@ -107,9 +110,9 @@ class FusionWeights:
         """Return the curve of the answer probability for a query of this length."""
         return self.single_term_answer if query.query_length <= SINGLE_TERM else self.answer
 
-    def answer_probability(self, query: QueryFeatures) -> float:
+    def answer_probability(self, query: QueryFeatures, margin: float) -> float:
         """Return the probability that the library contains an answer."""
-        return self.answer_curve(query)(query._asdict())
+        return self.answer_curve(query)({**query._asdict(), "margin": margin})
 
     def probabilities(
         self,
@@ -124,7 +127,7 @@ class FusionWeights:
         compete. `certain` sets the answer probability to 1.
         """
         pool = softmax([sums[id] for id in rivals[:POOL_SIZE]], self.temperature)
-        answer = 1.0 if certain else self.answer_probability(query)
+        answer = 1.0 if certain else self.answer_probability(query, pool.margin)
         curve = self.relevance.given({**query._asdict(), "gap": pool.gap})
         relevance = {id: curve({"log_share": pool.log_share(one)}) for id, one in sums.items()}
         return Probabilities(answer, pool, curve, relevance)

@@ -196,9 +196,8 @@ class Trace:
         )
         self._answer = Why("answer", probabilities.answer)
         if not is_certain:
-            entry = _linear(
-                "answer", probabilities.answer, weights.answer_curve(query), query._asdict()
-            )
+            known = {**query._asdict(), "margin": pool.margin}
+            entry = _linear("answer", probabilities.answer, weights.answer_curve(query), known)
             self._answer = entry._replace(formula=f"sigmoid({entry.formula})")
 
     def entries(

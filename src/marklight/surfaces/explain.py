@@ -48,6 +48,7 @@ LEGEND = {
     "corpus_size": "log(1 + number of passages that pass the filters)",
     "many_near": "10 × (tenth highest cosine - 0.75), if above 0",
     "many_near_length": "many_near × query_length",
+    "margin": "highest sum of features - second highest, of another document",
     "gap": "highest sum of features - lowest, over the 50 best documents",
     "sum": "sum of value × weight, plus the bias",
     "sigmoid": "sigmoid(x) = 1 / (1 + exp(-x))",
