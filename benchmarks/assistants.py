@@ -1,6 +1,6 @@
 """Measure how many tokens an assistant reads per answered task, over MCP with a scripted assistant.
 
-    python -m benchmarks.assistants [--program MARKLIGHT] [--label LABEL]
+    python -m benchmarks.assistants [--program MARKLIGHT] [--label LABEL] [--together]
 
 The tasks are in `benchmarks/assistant_tasks.toml`. The scripted assistant passes on what Claude Code and Codex pass on: `structuredContent` as
 JSON if there is any, else the text. It searches; if it sees a part of the answer, it reads that section; then it searches in other words. At last it
@@ -174,6 +174,8 @@ class Assistant:
 
     server: Server
     task: Task
+    together: bool = False
+    """True if it sends all phrasings in one search, as `queries` allows."""
     calls: list[dict[str, Any]] = field(default_factory=list)
     found: set[Fact] = field(default_factory=set)
     tokens: int = 0
@@ -185,8 +187,12 @@ class Assistant:
     def work(self) -> None:
         """Search and read until all facts were read, or there is nothing left to try."""
         every: list[Passage] = []
-        for query in self.task.queries:
-            results = passages(self.call("query_documents", query=query))
+        searches: list[dict[str, Any]] = [{"query": query} for query in self.task.queries]
+        if self.together:
+            more = [{"type": "keyword", "query": query} for query in self.task.queries[1:]]
+            searches = [{"query": self.task.queries[0], "queries": more}]
+        for search in searches:
+            results = passages(self.call("query_documents", **search))
             every += results
             for each in self._partly_right(results):
                 self.read(each.section)
@@ -255,7 +261,7 @@ def session_tokens(server: Server) -> dict[str, int]:
     }
 
 
-def measure(program: str, indexes: Path) -> dict[str, Any]:
+def measure(program: str, indexes: Path, together: bool = False) -> dict[str, Any]:
     """Run all tasks with one program; its indexes are kept in a folder."""
     reports: list[dict[str, Any]] = []
     with ExitStack() as stack:
@@ -267,7 +273,7 @@ def measure(program: str, indexes: Path) -> dict[str, Any]:
                 setting = ["--set", f"engine=file:{index}"]
                 subprocess.run([program, "index", str(folder), *setting], check=True)
                 servers[task.collection] = stack.enter_context(Server(program, folder, index))
-            assistant = Assistant(servers[task.collection], task)
+            assistant = Assistant(servers[task.collection], task, together)
             assistant.work()
             reports.append(assistant.report())
             print(json.dumps(reports[-1], ensure_ascii=False))
@@ -296,9 +302,12 @@ def main() -> None:
     parser.add_argument("--program", default="marklight", help="the command to measure")
     parser.add_argument("--label", default="now", help="key of the results (default: now)")
     parser.add_argument("--indexes", type=Path, help="folder for the indexes of this program")
+    parser.add_argument(
+        "--together", action="store_true", help="send all phrasings of a task in one search"
+    )
     given = parser.parse_args()
     indexes = given.indexes or cache_folder() / "eval" / "assistants" / given.label
-    result = measure(given.program, indexes)
+    result = measure(given.program, indexes, given.together)
     print(json.dumps({key: value for key, value in result.items() if key != "each"}, indent=1))
     path = result_path("assistants")
     kept = json.loads(path.read_text("utf-8")) if path.exists() else {}
