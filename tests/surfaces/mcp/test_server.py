@@ -18,12 +18,12 @@ from mcp import Client, MCPError
 from mcp.client.subscriptions import ResourcesListChanged, ResourceUpdated
 
 from marklight.errors import NotFound
+from marklight.formatting import document_uri
 from marklight.model import DocumentId
 from marklight.models.fake import FakeEmbedder
 from marklight.surfaces.host import LibraryHost
 from marklight.surfaces.mcp.resources import (
     PAGE_SIZE,
-    document_uri,
     fully_encoded_uri,
     parse_uri,
 )

@@ -20,13 +20,14 @@ from mcp.server.subscriptions import (
 from mcp.shared.exceptions import MCPError
 
 from marklight.errors import NotFound
+from marklight.formatting import document_uri
 from marklight.library.progress import IndexingProgress
 from marklight.library.watching import Watcher
 from marklight.model import DocumentId
 from marklight.ports import Progress, no_progress
 from marklight.report import Report
 from marklight.surfaces.host import LibraryHost
-from marklight.surfaces.mcp.resources import document_uri, fully_encoded_uri, parse_uri
+from marklight.surfaces.mcp.resources import fully_encoded_uri, parse_uri
 from marklight.surfaces.render import report_text
 
 if TYPE_CHECKING:

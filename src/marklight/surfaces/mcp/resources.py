@@ -11,7 +11,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from marklight.errors import MarklightError, NotFound, UsageError
-from marklight.formatting import one_line, visible
+from marklight.formatting import URI_ROOT, document_uri, one_line, visible
 from marklight.model import DocumentId
 from marklight.surfaces.host import LibraryHost
 from marklight.surfaces.mcp.rendering import error_text
@@ -19,7 +19,6 @@ from marklight.surfaces.mcp.rendering import error_text
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
 
-URI_ROOT = "marklight://docs/"
 URI_TEMPLATE = f"{URI_ROOT}{{path}}"
 MAX_URI_LENGTH = 20_000
 """A path has at most 4,096 bytes, each at most three characters when percent-encoded."""
@@ -27,11 +26,6 @@ MARKDOWN = "text/markdown"
 PAGE_SIZE = 100
 RESOURCE_NOT_FOUND = -32002
 """Error code up to protocol version 2025-11-25; later versions use INVALID_PARAMS."""
-
-
-def document_uri(id: DocumentId, several_collections: bool) -> str:
-    """Return the URI of a document; with several collections, its collection is the first folder."""
-    return URI_ROOT + quote(id.named(several_collections), safe="/", errors="replace")
 
 
 def fully_encoded_uri(id: DocumentId, several_collections: bool) -> str:
