@@ -6,6 +6,7 @@ Imports little, so that a command finds its daemon before it loads anything else
 from __future__ import annotations
 
 import os
+import re
 import stat
 from pathlib import Path
 from typing import NamedTuple
@@ -19,8 +20,8 @@ INDEX_FOLDER = ".marklight"
 PROJECT_FILE = "marklight.toml"
 MAX_NAMED = 3
 """Libraries or similar names that one message names."""
-INDEX_COMMAND = "`marklight index`"
-"""The command as messages name it that are written where the folder of the library is not known."""
+_COMMAND = re.compile("`marklight (index|stop|status|doctor|serve)`")
+"""Commands as messages name them that are written where the folder of the library is not known."""
 MIN_SIMILARITY = 0.75
 """Share of matching characters of names that are suggested, as in `text.suggestions`."""
 
@@ -159,12 +160,10 @@ def _why_not_beside(folder: Path, beside: Path) -> str:
 
 
 def complete_commands(text: str, folder: Path) -> str:
-    """Add the folder of a library to `marklight index` in a message: without it, the command indexes the current folder."""
+    """Add the folder of a library to the commands in a message: without it, they use the current folder."""
     import shlex
 
-    if INDEX_COMMAND not in text:
-        return text
-    return text.replace(INDEX_COMMAND, f"`marklight index {shlex.quote(str(folder))}`")
+    return _COMMAND.sub(lambda found: f"`marklight {found[1]} {shlex.quote(str(folder))}`", text)
 
 
 def is_nested(folder: Path) -> bool:

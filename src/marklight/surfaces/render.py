@@ -21,6 +21,7 @@ from marklight.formatting import (
     text_of,
     unescape,
 )
+from marklight.place import complete_commands
 
 if TYPE_CHECKING:
     # Types only: `--help` needs the formats and nothing else.
@@ -252,7 +253,9 @@ def report_text(report: Report) -> str:
     ]
     more = max(0, len(report.skipped) - MAX_SKIPPED) + max(0, len(report.remarks) - MAX_REMARKS)
     if more:
-        lines.append(f"… and {more} more; see `marklight status`")
+        lines.append(
+            complete_commands(f"… and {more} more; see `marklight status`", Path(report.folder))
+        )
     return "\n".join(lines)
 
 

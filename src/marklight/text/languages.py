@@ -18,9 +18,10 @@ MIN_LETTERS = 40
 """Letters of a document in Latin, Cyrillic or Arabic script below which nothing is decided."""
 MARGIN = 4.0
 """Logarithm of the odds by which a language must be more probable than every other one."""
-FOREIGN_MARGIN = 8.0
-"""Logarithm of the odds for a query in a language that no document has. Chosen on the queries of the development
-sets and of four other languages; not measured on others."""
+FOREIGN_MARGIN = 12.0
+"""Logarithm of the odds for a query in a language that no document has. Names and short queries look foreign: with 8,
+14 of 400 English link texts of the Kubernetes pages did, with 12 it is 5. Of 140 questions in German, French, Spanish
+and Russian 131 are recognised, of 360 tldr titles in several languages 345."""
 STOP_WORD_GAIN = 3.0
 """Increase of that logarithm for each stop word of the language. Chosen on the same queries."""
 CHARACTERS_PER_WORD = 2.0

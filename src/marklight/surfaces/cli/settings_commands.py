@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from marklight.formatting import one_line
+from marklight.place import complete_commands
 from marklight.surfaces import render
 from marklight.surfaces.cli.options import AS_JSON, SET, in_library, open_own
 from marklight.surfaces.cli.output import complain, note, show, show_json
@@ -186,10 +187,11 @@ def _note_daemon(folder: Path) -> None:
     from marklight.surfaces.daemon.discovery import state_files
 
     if any(True for _ in state_files(folder)):
-        note(
+        text = (
             "A daemon is running. Changes to serve.host, serve.port or serve.token apply after a restart:"
             " `marklight stop`, then `marklight serve`"
         )
+        note(complete_commands(text, folder))
 
 
 def _list_trusted(as_json: bool) -> int:

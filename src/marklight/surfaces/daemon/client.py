@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from marklight import __version__, errors
-from marklight.place import Place
+from marklight.place import Place, complete_commands
 from marklight.surfaces.daemon.discovery import State, remove_state, state_files
 from marklight.surfaces.daemon.ipc_protocol import (
     ClosedEarly,
@@ -53,13 +53,18 @@ def attach(
             if state.version == __version__:
                 return connection, connection.negotiate(assignments)
             connection.close()
+            other = f"runs Marklight {state.version}, not {__version__}"
             notify(
-                f"{daemon} runs Marklight {state.version}, not {__version__}. {NOT_USED}; `marklight stop` ends it"
+                complete_commands(f"{daemon} {other}. {NOT_USED}; `marklight stop` ends it", folder)
             )
         except ClosedEarly:
             notify(f"{daemon} {OVERLOADED}. {NOT_USED}")
         except Unreachable:
-            notify(f"{daemon} does not answer. {NOT_USED}; `marklight stop` ends it")
+            notify(
+                complete_commands(
+                    f"{daemon} does not answer. {NOT_USED}; `marklight stop` ends it", folder
+                )
+            )
         except DaemonFull:
             notify(f"{daemon} already has its maximum number of clients. {NOT_USED}")
         except SettingsMismatch:

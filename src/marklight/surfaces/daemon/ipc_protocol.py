@@ -143,8 +143,8 @@ class Connection:
 
 LIST_TAG, MAPPING_TAG = "", "{"
 """First item of an encoded list or mapping; of other values it is the name of their type."""
-MODULES = ("answer", "model", "report", "listing")
-"""Modules with the types that can be decoded, imported on demand; a search needs the first two."""
+MODULES = ("answer", "query", "model", "report", "batch", "listing")
+"""Modules with the types that can be decoded, imported on demand; a search needs the first three."""
 
 
 def encode(value: Any) -> Any:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from marklight.errors import SettingsError, StoreError, UsageError
 from marklight.model import digest
-from marklight.place import locate
+from marklight.place import complete_commands, locate
 from marklight.private_files import is_plain_file, open_private
 from marklight.surfaces.daemon.client import OVERLOADED, PROGRAM, connect, set_options
 from marklight.surfaces.daemon.discovery import (
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from marklight.library import Library
     from marklight.surfaces.daemon.process import Monitor
 
+END_DAEMON = "End that daemon with `marklight stop`"
 POLL_SECONDS = 0.02
 READY_SECONDS = 30.0
 """Time limit for a detached daemon to answer; it loads no model before."""
@@ -76,7 +77,7 @@ def serve(
         )
         message = f"{library.place.folder} is already served {where}"
         if other and options.keys() & {"host", "port", "token"}:
-            raise UsageError(message, "End that daemon with `marklight stop`") from None
+            raise UsageError(message, complete_commands(END_DAEMON, library.place.folder)) from None
         notify(message)
         return
     with lock:
@@ -221,7 +222,7 @@ def detach(
         if process.returncode:
             raise UsageError(
                 f"{place.folder} is already served at {state.address}",
-                "End that daemon with `marklight stop`",
+                complete_commands(END_DAEMON, place.folder),
             )
     return state
 

@@ -47,7 +47,7 @@ _TOOLS = {
     r", or search without updating the index: --no-refresh": "",
     r"`marklight get`": "get_document",
     r"`marklight search`": "query_documents",
-    r"`marklight status`": "index_status",
+    r"`marklight status[^`]*`": "index_status",
     r"--mode keyword": "mode='keyword'",
 }
 """Patterns of commands in messages of the library, and their equivalents for an assistant."""
