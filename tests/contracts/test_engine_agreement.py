@@ -19,7 +19,7 @@ from marklight.engines.embedded.engine import MAX_EXACT_VECTORS, EmbeddedEngine
 from marklight.engines.relational import links
 from marklight.model import DocumentId, FileState
 from marklight.ports import FIELD_BOOSTS, Engine, ScoredChunk, Snapshot
-from marklight.query import Filters
+from marklight.query import CollectionGlob, Filters
 from tests.contracts.builders import entry, link, names_of, vector, vectors
 from tests.scratch import scratch_parent
 from tests.servers.postgres import new_library
@@ -77,11 +77,14 @@ def some(values: list[Any]) -> st.SearchStrategy[tuple[Any, ...]]:
     return st.lists(st.sampled_from(values), max_size=2).map(tuple)
 
 
+OF_COLLECTIONS = [
+    CollectionGlob(name, glob) for name in COLLECTIONS for glob in ("/*.md", "/guide")
+]
 filters = st.builds(
     Filters,
     collections=some(COLLECTIONS),
-    paths=some(["*.md", "guide/**", "guide", "**/c.md", "a.md", "guide/*.md"]),
-    exclude=some(["guide/deep", "b.md", "nowhere/**"]),
+    paths=some(["*.md", "guide/**", "guide", "**/c.md", "a.md", "guide/*.md", *OF_COLLECTIONS]),
+    exclude=some(["guide/deep", "b.md", "nowhere/**", *OF_COLLECTIONS]),
     tags=some(["x", "#x/y", "q"]),
     where=some([("s", "a"), ("S", "B"), ("t", "1")]),
     after=st.sampled_from([None, None, "2026", "2026-01-15", "2026-01-15T12:00+02:00"]),

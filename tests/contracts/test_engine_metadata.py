@@ -13,7 +13,7 @@ from marklight.batch import Batch, Entry
 from marklight.errors import UsageError
 from marklight.model import DocumentId, FileState
 from marklight.ports import FIELD_BOOSTS, DocumentMatch, Engine
-from marklight.query import Filters
+from marklight.query import CollectionGlob, Filters
 from marklight.text import analyze, query_terms
 from tests.contracts.builders import commit, embedding, entry, find, id_of, put, vector
 
@@ -61,6 +61,12 @@ CASES = [
     (Filters(paths=("[[]odd] (name).md",)), "o"),
     (Filters(paths=("[!c].md",)), "ab"),
     (Filters(exclude=("guide",)), "co"),
+    (Filters(paths=(CollectionGlob("docs", "/guide/**"),)), "ab"),
+    (Filters(paths=(CollectionGlob("docs", "/c.md"), "b.md")), "bc"),
+    (Filters(paths=(CollectionGlob("other", "**"), "c.md")), "c"),
+    (Filters(exclude=(CollectionGlob("docs", "/guide/*.md"),)), "bco"),
+    (Filters(exclude=(CollectionGlob("other", "**"), "c.md")), "abo"),
+    (Filters(paths=("/[[]odd] (name).md",)), "o"),
     (Filters(exclude=("c.md", "guide/deep/**")), "ao"),
     (Filters(tags=("web",)), "ab"),
     (Filters(tags=("#web/http",)), "a"),

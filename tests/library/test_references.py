@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import marklight
-from marklight.errors import NotFound, UsageError
+from marklight.errors import NotFound, SettingsError, UsageError
 from tests.library.conftest import paths
 from tests.making import library, write
 
@@ -155,6 +155,12 @@ def test_a_folder_and_a_filter_apply_together(tmp_path: Path, engine: str) -> No
         assert found.to_dict()["query"]["filters"]["within"] == [["default", "[slug]"]]
     with library(tmp_path, engine=engine) as lib:
         assert set(paths(lib.search("banana", path="[slug]/a.md", limit=9))) >= {"[slug]/a.md"}
+
+
+@pytest.mark.parametrize("name", ["a/b", "", "..", " a"])
+def test_a_collection_has_a_name_that_a_path_can_begin_with(tmp_path: Path, name: str) -> None:
+    with library(tmp_path, collections={name: "."}) as lib, pytest.raises(SettingsError):
+        lib.index()
 
 
 def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from marklight.ingest.discover import Discover
 from marklight.ingest.pipeline import Ingest
 from marklight.ingest.recipe import Chunker
 from marklight.library import configuration
-from marklight.library.collections import CollectionFiles, scope_of
+from marklight.library.collections import CollectionFiles, check_names, scope_of
 from marklight.library.concurrency import SearchThreadPool, SingleFlight
 from marklight.library.configuration import compose_pipeline
 from marklight.library.model_selection import ModelSelection
@@ -99,6 +99,7 @@ class Library:
     def collections(self) -> Mapping[str, Path]:
         """Return the folders of the collections by name."""
         names = self.settings["collections"] or {DEFAULT_COLLECTION: "."}
+        check_names(names)
         return {
             name: resolve_path(folder, self.place.folder, f"collections.{name}")
             for name, folder in names.items()

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from marklight.errors import NotFound, Refused, UsageError
+from marklight.errors import NotFound, Refused, SettingsError, UsageError
 from marklight.model import DocumentId, FileState
 from marklight.ports import IndexedFile
 from marklight.text import digest
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Raise SettingsError for a name that cannot be the beginning of a path."""
+    for name in names:
+        if "/" in name or name in ("", ".", "..") or name != name.strip():
+            raise SettingsError(
+                f"A collection cannot be called {name!r}", "Use a name without `/`, such as docs"
+            )
 
 
 def collection_of(collections: Mapping[str, Path], folder: Path) -> str:
