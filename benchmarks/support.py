@@ -34,8 +34,6 @@ from marklight.text.markdown import strip_markup
 
 KEPT = 0.9
 """Share of supported sentences of answers, in the first half, that the threshold keeps."""
-UNDETECTABLE = ("exchanged term", "negated")
-"""Kinds that differ in a single word: reported, but not fitted, as no weight of these features separates them."""
 DOCUMENTS = 150
 """Documents of each collection."""
 COLLECTIONS = ("fastapi", "kubernetes", "blue-book")
@@ -68,6 +66,7 @@ class Measured(NamedTuple):
     coverage: float
     similarity: float
     missing_name: bool
+    altered_quote: bool
 
 
 def main() -> None:
@@ -213,7 +212,13 @@ def _measure(
         )
         found = check.features(example.sentence, range(1, len(example.passages) + 1))
         measured.append(
-            Measured(example, found.coverage, found.similarity or 0.0, found.missing_name)
+            Measured(
+                example,
+                found.coverage,
+                found.similarity or 0.0,
+                found.missing_name,
+                found.altered_quote,
+            )
         )
     return measured
 
@@ -235,7 +240,13 @@ def _report(measured: Sequence[Measured], model: str) -> dict[str, Any]:
 def _rows(measured: Sequence[Measured], uses_model: bool) -> Any:
     return np.array(
         [
-            (1.0, each.coverage, each.similarity if uses_model else 0.0, each.missing_name)
+            (
+                1.0,
+                each.coverage,
+                each.similarity if uses_model else 0.0,
+                each.missing_name,
+                each.altered_quote,
+            )
             for each in measured
         ]
     )
@@ -243,7 +254,6 @@ def _rows(measured: Sequence[Measured], uses_model: bool) -> Any:
 
 def _fitted(measured: Sequence[Measured], uses_model: bool) -> Weights:
     """Fit the logistic regression, all kinds of both classes counting alike, then choose the threshold."""
-    measured = [each for each in measured if each.example.kind not in UNDETECTABLE]
     rows = _rows(measured, uses_model)
     labels = np.array([float(each.example.supported) for each in measured])
     counts = Counter(each.example.kind for each in measured)
@@ -255,24 +265,24 @@ def _fitted(measured: Sequence[Measured], uses_model: bool) -> Weights:
         [1 / counts[each.example.kind] / kinds[each.example.supported] for each in measured]
     )
     importance /= importance.sum()
-    coefficients = np.zeros(4)
+    coefficients = np.zeros(5)
     for _ in range(50):  # Newton's method, with a little regularisation
         predicted = 1 / (1 + np.exp(-rows @ coefficients))
         gradient = rows.T @ (importance * (labels - predicted)) - 1e-4 * coefficients
-        curvature = (rows.T * (importance * predicted * (1 - predicted))) @ rows + 1e-4 * np.eye(4)
+        curvature = (rows.T * (importance * predicted * (1 - predicted))) @ rows + 1e-4 * np.eye(5)
         coefficients += np.linalg.solve(curvature, gradient)
     predicted = 1 / (1 + np.exp(-rows @ coefficients))
     answers = [at for at, each in enumerate(measured) if each.example.kind == "answer"]
     threshold = float(np.quantile(predicted[answers], 1 - KEPT))
-    bias, coverage, similarity, missing_name = map(float, coefficients)
-    return Weights(bias, coverage, similarity, missing_name, threshold)
+    bias, coverage, similarity, missing_name, altered_quote = map(float, coefficients)
+    return Weights(bias, coverage, similarity, missing_name, altered_quote, threshold)
 
 
 def _shares(
     measured: Sequence[Measured], weights: Weights, uses_model: bool
 ) -> dict[str, dict[str, float]]:
     """Return the number of sentences of each kind and the share that is judged as supported."""
-    predicted = 1 / (1 + np.exp(-_rows(measured, uses_model) @ np.array(weights[:4])))
+    predicted = 1 / (1 + np.exp(-_rows(measured, uses_model) @ np.array(weights[:5])))
     judged: dict[str, list[bool]] = defaultdict(list)
     for each, probability in zip(measured, predicted, strict=True):
         judged[each.example.kind].append(bool(probability >= weights.threshold))

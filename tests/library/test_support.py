@@ -72,14 +72,22 @@ def test_numbers_and_identifiers_must_be_in_a_cited_passage() -> None:
     assert check().features("It expires after 15 minutes.", [2]).missing_name
 
 
+def test_a_quote_with_another_word_or_a_negation_is_altered() -> None:
+    quote = "An access token expires after 15 minutes."
+    assert not check().features(quote, [1]).altered_quote
+    assert check().features(quote.replace("access", "identity"), [1]).altered_quote
+    assert check().features(quote.replace("expires", "not expires"), [1]).altered_quote
+    assert not check().features("Access tokens live shortly.", [1]).altered_quote
+
+
 def test_names_are_words_with_a_digit_an_underscore_a_capital_or_a_dot_inside() -> None:
     text = "In v1.27 call getUser or get_user of api.example.com on port 80. Then Wait."
     assert names(text) == {"v1.27", "getuser", "get_user", "api.example.com", "80"}
 
 
 def test_the_probability_is_logistic() -> None:
-    weights = Weights(-1.0, 2.0, 3.0, -4.0, 0.5)
-    features = SupportFeatures(0.5, 0.2, missing_name=True)  # -1 + 1 + 0.6 - 4
+    weights = Weights(-1.0, 2.0, 3.0, -4.0, -5.0, 0.5)
+    features = SupportFeatures(0.5, 0.2, True, False)  # -1 + 1 + 0.6 - 4
     assert features.probability(weights) == pytest.approx(1 / (1 + math.exp(3.4)))
 
 
@@ -91,9 +99,9 @@ def test_a_quote_is_supported_and_an_unrelated_sentence_is_not() -> None:
 @pytest.mark.parametrize("weights", [KEYWORDS_ONLY, *WEIGHTS.values()])
 def test_full_coverage_passes_and_a_missing_name_never_does(weights: Weights) -> None:
     similarity = 1.0 if weights.similarity else None
-    quote = SupportFeatures(1.0, similarity, missing_name=False)
+    quote = SupportFeatures(1.0, similarity, False, False)
     assert quote.probability(weights) > weights.threshold
-    assert SupportFeatures(0.0, 0.5, missing_name=True).probability(weights) < weights.threshold
+    assert SupportFeatures(0.0, 0.5, True, False).probability(weights) < weights.threshold
 
 
 def test_the_weights_are_those_that_were_measured() -> None:
