@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from marklight.answer import Answer, Hit
+    from marklight.commits import Commit, Commits
     from marklight.errors import (
         Busy,
         HistoryError,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from marklight.library.transfer import MoveReport, copy_index, export_index, import_index
     from marklight.model import Chunk, Document
     from marklight.query import Filters, Query
-    from marklight.report import Commit, Commits, Extract, Links, Outline, Related, Report
+    from marklight.report import Extract, Links, Outline, Related, Report
 
 __version__ = "0.1.0"
 
@@ -41,7 +42,8 @@ _MODULES = {
     "marklight.library.transfer": ("MoveReport", "copy_index", "export_index", "import_index"),
     "marklight.answer": ("Answer", "Hit"),
     "marklight.query": ("Filters", "Query"),
-    "marklight.report": ("Commit", "Commits", "Extract", "Links", "Outline", "Related", "Report"),
+    "marklight.commits": ("Commit", "Commits"),
+    "marklight.report": ("Extract", "Links", "Outline", "Related", "Report"),
     "marklight.model": ("Chunk", "Document"),
     "marklight.errors": (
         "Busy",

@@ -36,6 +36,7 @@ from marklight.settings import Settings
 
 if TYPE_CHECKING:
     from marklight.citations import CitedAnswer, Sentence
+    from marklight.commits import Commits
     from marklight.engines import ServerSettings
     from marklight.ingest.history.repository import Repository
     from marklight.library.ask import AskFlags
@@ -43,17 +44,7 @@ if TYPE_CHECKING:
     from marklight.library.shared_index import SharedIndex
     from marklight.library.watching import Watcher
     from marklight.listing import Listing
-    from marklight.report import (
-        Commits,
-        DocumentList,
-        Extract,
-        Graph,
-        Links,
-        Outline,
-        Page,
-        Related,
-        Report,
-    )
+    from marklight.report import DocumentList, Extract, Graph, Links, Outline, Page, Related, Report
 
 __all__ = ["Library"]
 

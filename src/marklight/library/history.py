@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from marklight import engines, ownership
 from marklight.batch import Failure
+from marklight.commits import SHORT_HASH, Commit, Commits
 from marklight.engines import EngineAddress, ServerSettings
 from marklight.errors import (
     Busy,
@@ -36,7 +37,7 @@ from marklight.model import Document, DocumentId
 from marklight.ownership import Provenance
 from marklight.ports import Embedder, Engine, Progress, Rewrite, Snapshot, Tools
 from marklight.query import Filters, Query
-from marklight.report import SHORT_HASH, Commit, Commits, Report
+from marklight.report import Report
 from marklight.search.context import within_budget
 from marklight.search.pipeline import Pipeline
 from marklight.search.refine.per_document import PerDocument

@@ -8,20 +8,20 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as some
 
-from marklight import answer, report
+from marklight import answer, commits, report
 from marklight.surfaces.daemon.ipc_protocol import decode, encode
 from tests.making import chunk
 
 some.register_type_strategy(float, some.floats(allow_nan=False, allow_infinity=False))
 # Named in the types of an answer, and not loaded for one.
-vars(answer).setdefault("Commits", report.Commits)
+vars(answer).setdefault("Commits", commits.Commits)
 RESULTS = some.one_of(
     *(
         some.from_type(kind)
         for kind in (
             answer.Answer,
-            report.Commit,
-            report.Commits,
+            commits.Commit,
+            commits.Commits,
             report.Extract,
             report.Outline,
             report.Links,

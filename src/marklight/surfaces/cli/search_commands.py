@@ -40,8 +40,8 @@ from marklight.surfaces.cli.output import Bar, note, show, show_as, show_aside
 EMBEDDING_MODES = ("hybrid", "semantic")
 
 if TYPE_CHECKING:
+    from marklight.commits import Commits
     from marklight.library import Library
-    from marklight.report import Commits
     from marklight.surfaces.cli.interactive import Session
     from marklight.surfaces.daemon.client import RemoteLibrary
 
@@ -148,7 +148,7 @@ def search(
     if more and format == "text":
         note(f"{more}. Use --set search.skip={','.join(stages)} to see them")
     if answer.commits and format != "json":
-        from marklight.report import Commits
+        from marklight.commits import Commits
 
         assert isinstance(answer.commits, Commits)
         if format in ("text", "md"):
@@ -206,15 +206,17 @@ def commits(
 
 def _print_commits(answer: Commits, format: str, style: render.Style, explain: bool) -> None:
     """Print commits in one of the formats, then notices and the explanation."""
+    from marklight.surfaces.commits import commits_as, with_short_hashes
+
     for notice in answer.notices:
         note(notice)
     if (answer.hits and format in render.COMMIT_FORMATS) or format == "json":
-        show_as(render.commits_as(answer, format, style), format)
+        show_as(commits_as(answer, format, style), format)
     if explain and format != "json":
         from marklight.surfaces.explain import explanation
 
         click.echo(
-            f"\n{explanation(render.with_short_hashes(answer))}",
+            f"\n{explanation(with_short_hashes(answer))}",
             err=format != "text",
         )
     if (reason := answer.empty_reason(SHOW_ALL)) and format != "json":

@@ -23,9 +23,10 @@ from marklight.surfaces.daemon.ipc_protocol import (
 
 if TYPE_CHECKING:
     from marklight.answer import Answer
+    from marklight.commits import Commits
     from marklight.library import Library
     from marklight.listing import Listing
-    from marklight.report import Commits, Extract, Links, Outline, Related, Report
+    from marklight.report import Extract, Links, Outline, Related, Report
 
 PROGRAM = (sys.executable, "-P", "-c", "from marklight.surfaces.cli import main; main()")
 """Command line of this program; -P, because a document can have the name of a Python module."""

@@ -143,7 +143,7 @@ class Connection:
 
 LIST_TAG, MAPPING_TAG = "", "{"
 """First item of an encoded list or mapping; of other values it is the name of their type."""
-MODULES = ("answer", "query", "model", "report", "batch", "listing")
+MODULES = ("answer", "query", "model", "report", "commits", "batch", "listing")
 """Modules with the types that can be decoded, imported on demand; a search needs the first three."""
 
 
