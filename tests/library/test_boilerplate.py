@@ -30,6 +30,32 @@ def test_status_and_explain_report_boilerplate(tmp_path: Path) -> None:
     assert answer.hits[0].chunk.text[slice(*part)].strip() == SHARED
 
 
+def test_passages_of_nothing_but_boilerplate_are_not_missing_a_vector(tmp_path: Path) -> None:
+    words = [
+        "plum",
+        "pear",
+        "fig",
+        "kiwi",
+        "lime",
+        "date",
+        "nut",
+        "oat",
+        "rye",
+        "yam",
+        "corn",
+        "bean",
+    ]
+    files = {
+        f"{word}.md": f"# {word}\n\nThe {word} is ripe. {word} " * 20 + f"\n\n## Form\n\n{SHARED}\n"
+        for word in words
+    }
+    lib = library(write(tmp_path, files))
+    lib.index()
+    assert lib.status()["boilerplate"]["passages"] == len(words)
+    assert lib.status()["pending"] == 0
+    assert not lib.search("plum").notices
+
+
 def test_status_without_boilerplate_has_no_row_for_it(tmp_path: Path) -> None:
     lib = library(write(tmp_path, {"a.md": "# A\n\nText.\n"}))
     lib.index()

@@ -224,7 +224,8 @@ def choose_embedder(
                 "Configure a model, or use --mode keyword",
             )
         return None, []
-    embedded, total = snapshot.status.models(), snapshot.status.counts("").chunks
+    counts = snapshot.status.counts("")
+    embedded, total = snapshot.status.models(), counts.chunks - counts.boilerplate
     have = embedded.get(configured.fingerprint, 0)
     if have >= total:
         return configured, []

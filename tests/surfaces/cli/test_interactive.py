@@ -77,6 +77,18 @@ def test_piped_lines_run_after_indexing(folder: Path) -> None:
     assert b"never" not in done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("word", ["exit", "quit", "EXIT", ":q"])
+def test_a_word_ends_the_session(run_lines: Callable[..., Output], word: str) -> None:
+    assert run_lines(word, "beans") == (0, "", [])
+
+
+@pytest.mark.parametrize("word", ["help", "?", ":help"])
+def test_a_word_prints_the_commands(run_lines: Callable[..., Output], word: str) -> None:
+    code, out, notes = run_lines(word)
+    assert ":o" in out
+    assert (code, notes) == (0, [])
+
+
 def test_end_of_input_ends_the_session_and_invalid_utf8_is_replaced(
     folder: Path,
 ) -> None:

@@ -38,7 +38,7 @@ HINT = (
     " `help`, `exit`"
 )
 WORDS = {"exit": "q", "quit": "q", "help": "help", "?": "help"}
-"""Lines that are commands on a terminal without a colon; in quotes they are queries."""
+"""Lines that are commands without a colon; in quotes they are queries."""
 MAX_RESULTS = 100
 """Results that one query can have."""
 
@@ -73,7 +73,7 @@ class Session:
     def take(self, line: str) -> bool:
         """Run one line; return False if it ends the session. An error is printed and ends nothing."""
         text = " ".join(line.split())
-        if self.terminal and (word := WORDS.get(text.lower())):
+        if word := WORDS.get(text.lower()):
             text = f":{word}"
         try:
             if result := _RESULT.fullmatch(text):
