@@ -358,7 +358,7 @@ def compare_with_memory(
         ExitStack() as stack,
     ):
         snapshots: list[tuple[Snapshot, Snapshot]] = []
-        with memory.writing(1), engine.writing(1):
+        with memory.writing(60), engine.writing(60):
             for batch, embed in steps:
                 assert memory.commit(batch) == engine.commit(batch)
                 with memory.snapshot() as snapshot:

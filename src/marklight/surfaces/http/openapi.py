@@ -249,7 +249,7 @@ def exact_schema(parameter: Parameter, collections: Sequence[str], reranks: bool
     """Return a parameter's schema with the library's own restrictions: every value it allows is accepted."""
     schema = dict(parameter.schema)
     match parameter.name:
-        case "q" | "query" if not parameter.required:
+        case "q" | "query" | "ref" if not parameter.required:
             return schema  # a blank one counts as missing
         case "q" | "query" | "hypothesis" | "ref":
             return {**schema, "minLength": 1, "pattern": NOT_BLANK}
