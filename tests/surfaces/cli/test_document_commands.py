@@ -78,6 +78,17 @@ def test_links_of_a_library_lists_broken_links_and_orphans(
     ]
 
 
+@pytest.mark.parametrize("written", [".", "./", "../{}/"])
+def test_links_takes_a_path_that_is_written_as_a_folder(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, written: str
+) -> None:
+    run(["index", str(folder)])
+    monkeypatch.chdir(folder)
+    capsys.readouterr()
+    assert run(["links", written.format(folder.name)]) == 0
+    assert "documents without links" in capsys.readouterr().out
+
+
 def test_links_as_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = run_json(capsys, "links", "guide/auth.md")
     assert found["path"] == "guide/auth.md"

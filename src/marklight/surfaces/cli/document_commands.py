@@ -273,4 +273,5 @@ def _expanded(written: str) -> Path:
 def _is_other_folder(name: str) -> bool:
     """Return true for the path of a folder that cannot be the name of a document of the current library."""
     path = _expanded(name)
-    return os.path.isdir(path) and (path.is_absolute() or not is_library(locate(None).folder))
+    written_as_folder = path.is_absolute() or name.endswith(("/", "."))
+    return os.path.isdir(path) and (written_as_folder or not is_library(locate(None).folder))
