@@ -15,7 +15,6 @@ import { visible } from "./escaping.js";
 const NARROW = matchMedia("(max-width: 60rem)");
 let state = read();
 let retried = false;
-let unfinished = false; // the last word of the query may be unfinished
 let slow = 0;
 const PAUSE_MS = 700; // without a key, until the page says that there is no result
 let pause = 0;
@@ -43,11 +42,11 @@ function finished() {
   byId("results-panel").classList.remove("stale");
 }
 
-// While somebody types, the last word may be unfinished; a space or Enter finishes it.
-function runSearch({ now = false, prefix = !now && !/\s$/.test(state.q) } = {}) {
+function runSearch({ now = false } = {}) {
   clearTimeout(pause);
   answering.update(state.q);
-  unfinished = prefix;
+  // While somebody types, the last word may be unfinished; a space or Enter finishes it.
+  const prefix = !now && !/\s$/.test(state.q);
   if (state.q.trim() || state.documents) return search.run({ ...state, q: state.q.trim(), prefix, typing: !now }, { now });
   search.stop();
   finished();
@@ -156,10 +155,7 @@ function change(patch, { push = false, now = true, focus = false } = {}) {
   state = { ...state, ...patch };
   save(state, { push });
   if (["q", ...FILTERS].some((name) => String(before[name]) !== String(state[name]))) answering.clear();
-  if (["q", "limit", "nearest", "documents", ...FILTERS].some((name) => String(before[name]) !== String(state[name]))) {
-    // More results or a filter for the same query: its last word stays unfinished.
-    runSearch(before.q === state.q ? { now, prefix: unfinished } : { now });
-  }
+  if (["q", "limit", "nearest", "documents", ...FILTERS].some((name) => String(before[name]) !== String(state[name]))) runSearch({ now });
   if (state.open) pane.show(state, { focus });
   else if (pane.open) pane.close();
   arrange();
