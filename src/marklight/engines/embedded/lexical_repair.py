@@ -12,6 +12,7 @@ import secrets
 import tempfile
 import zlib
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -312,7 +313,9 @@ def _description(folder: Path) -> Any:
         raise UnusableIndex(str(error)) from error
 
 
+@cache
 def _expected_description() -> Any:
-    with tempfile.TemporaryDirectory() as folder:
+    # Threads of tantivy may still write into the folder while it is removed.
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         tantivy.Index(schema(), path=folder)
         return _description(Path(folder))
