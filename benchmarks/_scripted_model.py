@@ -31,7 +31,7 @@ class Script:
     server: str
     """Name of the MCP server in the configuration of the client."""
     seen: dict[int, str] = field(default_factory=dict)
-    """What the client passed on, by the number of the call."""
+    """Results that the client passed on, by the number of the call."""
     definitions: list[Any] = field(default_factory=list)
     """Definitions of our tools in the first request."""
     waited: int = 0

@@ -45,7 +45,7 @@ class Fact(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a user asks for, what the assistant types, and what it must have read."""
+    """Define a task: the request of a user, the queries of the assistant, and the facts that it must have read."""
 
     text: str
     kind: str

@@ -13,7 +13,7 @@ from typing import Any
 
 @dataclass
 class Chat:
-    """What the model writes, and what its server does wrong."""
+    """Define what the model writes, and what its server does wrong."""
 
     reply: str | Callable[[str], str] = "Yes [1]."
     """The response; a function gets the message of the user."""

@@ -50,7 +50,7 @@ MISSING = "missing"
 
 
 class Embedded(NamedTuple):
-    """What a call has done: the number of passages embedded, and the documents whose passages were replaced."""
+    """Count the passages that a call embedded, and list the documents whose passages it replaced."""
 
     passages: int = 0
     replaced: tuple[DocumentId, ...] = ()

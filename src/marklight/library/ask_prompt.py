@@ -105,7 +105,7 @@ class ResponseParser:
 
     def __init__(self) -> None:
         self._text = ""
-        """What is not yet split."""
+        """Text that is not split into sentences yet."""
         self._lead = ""
         self._begins_line = True
         self._waiting: list[Piece] = []

@@ -63,7 +63,7 @@ def library_data(library: Library) -> DataPlace:
 
 
 def check_unused(indexes: Iterable[Path]) -> None:
-    """Raise `Busy` if another process writes into one of these indexes; one that is damaged is used by nobody."""
+    """Raise `Busy` if another process writes into one of these indexes; a damaged one is not in use."""
     for index in indexes:
         try:
             with closing(engines.open(f"file:{index}")) as engine, engine.writing(WAIT_SECONDS):

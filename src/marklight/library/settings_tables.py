@@ -142,7 +142,7 @@ class Ask:
     timeout_seconds: Annotated[float, Within(ABOVE_ZERO, 3600)] = 120.0
     """Time limit of the whole answer; what was written until then is kept."""
     unsupported: str = "mark"
-    """What happens to a sentence that the passages it cites do not support: `mark` or `remove`."""
+    """Treatment of sentences that the passages they cite do not support: `mark` or `remove`."""
 
     def __post_init__(self) -> None:
         if self.name not in ("", "none") and not is_remote(self.name):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.servers.qdrant import Node, Unavailable, running_nodes, shared_node
+from tests.servers.qdrant import Node, Unavailable, new_fleet_library, running_nodes, shared_node
 
 
 @pytest.fixture
@@ -23,3 +23,10 @@ def cluster() -> Iterator[list[Node]]:
             yield nodes
     except Unavailable as reason:
         pytest.skip(str(reason))
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    """Return the address of an empty library in PostgreSQL and Qdrant."""
+    with new_fleet_library() as address:
+        yield address

@@ -16,7 +16,7 @@ from marklight.engines.memory import MemoryEngine
 from marklight.engines.qdrant import cluster as cluster_module
 from marklight.ports import Engine
 from tests.contracts.builders import commit, embedding, entry, find
-from tests.engines.qdrant.test_shipping import equals_a_rebuild, same_searches
+from tests.engines.qdrant.shipping import equals_a_rebuild, same_searches
 from tests.servers.proxy import Proxy
 from tests.servers.qdrant import Node, free_port, new_fleet_library
 

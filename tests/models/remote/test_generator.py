@@ -30,7 +30,7 @@ def written(address: str, kind: str = "openai") -> str:
 
 
 def partly(address: str, kind: str = "openai", seconds: float = 10.0) -> tuple[str, str]:
-    """What was written, and the error that ended it."""
+    """Return the text that was written, and the error that ended it."""
     pieces: list[str] = []
     model = RemoteLanguageModel(server(address, kind, seconds))
     with pytest.raises(ModelServerError) as error:

@@ -1,4 +1,4 @@
-"""What reaches the model behind clients such as Claude Code and Codex, which prefer structured content to text."""
+"""Check what reaches the model behind clients such as Claude Code and Codex, which prefer structured content to text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .serving import PAGES, indexed
 MAX_LIST_TOKENS = 2000
 MAX_INSTRUCTION_TOKENS = 400
 COMMAND = re.compile(r"marklight [a-z]+\b|(?<!\S)--[a-z]|min_confidence|pip install|git show")
-"""What a model cannot use: commands and parameters of other surfaces."""
+"""Commands and parameters of other surfaces, which a model cannot use."""
 SOURCE = Path(marklight.__file__).parent
 
 

@@ -74,7 +74,7 @@ class Client:
     def __init__(self, server: Server, hint: str = HINT) -> None:
         self.server = server
         self.hint = hint
-        """What to do if the server cannot be reached."""
+        """Hint for a server that cannot be reached."""
         self._connections = ConnectionPool(server.base)
 
     def request(

@@ -62,7 +62,7 @@ class Response(NamedTuple):
     headers: Any
     body: bytes
     stream: Stream | None = None
-    """The unread body of a successful response, if the caller asked for it."""
+    """Unread body of a successful response, if the caller requested it."""
 
 
 class ResponseTooLarge(OSError):
