@@ -278,7 +278,7 @@ def test_the_progress_of_a_run_is_printed(at: IndexingProgress, notice: str) -> 
 
 def test_the_watcher_may_stop_at_any_moment_of_a_search(tmp_path: Path) -> None:
     class Leaving(Library):
-        """Whoever looks twice for who follows it finds them gone."""
+        """Report that the follower is gone from the second look on."""
 
         there: Iterator[Watcher | None]
 
