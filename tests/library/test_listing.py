@@ -39,6 +39,14 @@ def test_a_document_is_listed_if_it_contains_every_word_of_the_query(tmp_path: P
         assert not lib.list_documents("roll beans", mode="keyword", min_confidence=1).documents
 
 
+def test_an_unfinished_last_word_is_completed_if_requested(tmp_path: Path) -> None:
+    with library(write(tmp_path, PAGES)) as lib:
+        unfinished = "roll back the rele"
+        assert not lib.list_documents(unfinished, mode="keyword", min_confidence=1).documents
+        found = lib.list_documents(unfinished, prefix=True, mode="keyword", min_confidence=1)
+        assert sorted(paths(found)) == ["a/deploy.md", "a/release.md"]
+
+
 def test_without_a_query_all_documents_that_match_the_filters_are_listed(tmp_path: Path) -> None:
     with library(write(tmp_path, PAGES)) as lib:
         assert paths(lib.list_documents()) == sorted(PAGES)

@@ -38,6 +38,7 @@ class ListFlags(FilterFlags, total=False):
 
     limit: int | None
     page: int
+    prefix: bool
     sort: str | None
 
 

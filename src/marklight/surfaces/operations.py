@@ -59,6 +59,7 @@ EXPAND_CONTEXT = boolean("expand_context", "Return the whole section that contai
 HYPOTHESIS = string(
     "hypothesis", "A hypothetical answer; passages similar to it are found by embedding."
 )
+PREFIX = boolean("prefix", "The last word may be unfinished, as while somebody types.")
 REFRESH = boolean("refresh", "Index changed files before searching.", True)
 SEARCH = (
     string("query", "Query text.", required=True),
@@ -73,7 +74,7 @@ SEARCH = (
     EXPAND_CONTEXT,
     boolean("all", "Return duplicates as results of their own, in place of `similar`."),
     HYPOTHESIS,
-    boolean("prefix", "The last word may be unfinished, as while somebody types."),
+    PREFIX,
     boolean("with_history", "Search commits too; they are returned separately."),
     EXPLAIN,
     REFRESH,
@@ -106,6 +107,7 @@ LIST = (
     MODE,
     MIN_CONFIDENCE,
     *FILTERS,
+    PREFIX,
     boolean("refresh", "Index changed files before listing.", True),
     SETTINGS,
 )

@@ -68,6 +68,16 @@ def test_search_documents_lists_as_list_does(
     assert (code, "--documents cannot be combined with --parents" in err) == (2, True)
 
 
+def test_the_last_word_may_be_unfinished_with_prefix(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ("tokens refr", "--mode", "keyword", "--min-confidence", "1", "--format", "files")
+    for command in (("list",), ("search", "--documents")):
+        assert run_cli(capsys, *command, *arguments)[:2] == (1, "")
+        found = run_cli(capsys, *command, *arguments, "--prefix")
+        assert found[:2] == (0, "guide/auth.md\n")
+
+
 def test_list_without_a_query_lists_by_filters(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -15,6 +15,7 @@ from marklight.surfaces.cli.options import (
     MIN_CONFIDENCE,
     MODE,
     NO_REFRESH,
+    PREFIX,
     RESULT_FORMATS,
     SET,
     current_folder,
@@ -27,7 +28,7 @@ from marklight.surfaces.cli.output import note, show_as
 
 LIST_FLAGS = (
     *("limit", "mode", "min_confidence", "path", "collection", "exclude"),
-    *("tag", "where", "after", "before", "refresh"),
+    *("tag", "where", "after", "before", "prefix", "refresh"),
 )
 """Flags of `search` that apply to `search --documents` too."""
 
@@ -51,6 +52,7 @@ LIST_FLAGS = (
 @MODE
 @filter_options
 @MIN_CONFIDENCE
+@PREFIX
 @NO_REFRESH
 @COLOR
 @SET

@@ -148,6 +148,11 @@ def formats(names: Sequence[str], help: str = "Output format.") -> Callable[[Com
 
 
 RESULT_FORMATS = formats(FORMATS, "Output format; files prints only the file paths.")
+PREFIX = click.option(
+    "--prefix",
+    is_flag=True,
+    help="Search for words that begin with the last word too, as while typing.",
+)
 NO_REFRESH = click.option(
     "--no-refresh",
     is_flag=True,

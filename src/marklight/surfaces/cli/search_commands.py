@@ -22,6 +22,7 @@ from marklight.surfaces.cli.options import (
     MIN_CONFIDENCE,
     MODE,
     NO_REFRESH,
+    PREFIX,
     RERANK,
     RESULT_FORMATS,
     SET,
@@ -85,11 +86,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="List all matching documents instead of the best passages, as `marklight list` does.",
 )
-@click.option(
-    "--prefix",
-    is_flag=True,
-    help="Search for words that begin with the last word too, as while typing.",
-)
+@PREFIX
 @click.option("--with-history", is_flag=True, help="Search commits too; list them separately.")
 @NO_REFRESH
 @COLOR
