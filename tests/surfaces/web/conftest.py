@@ -22,7 +22,8 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="package")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = write(tmp_path_factory.mktemp("web") / "docs", browsing.PAGES)
-    with serving(folder) as each:
+    # Linked documents are listed although the first result is certain, so that tests of the layout see them.
+    with serving(folder, search={"linked": {"below": 1.0}}) as each:
         yield each
 
 

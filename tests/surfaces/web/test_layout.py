@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from marklight.surfaces.http.app import WEB_FOLDER
-from tests.surfaces.http.serving import Served
+from tests.making import write
+from tests.surfaces.http.serving import Served, serving
 from tests.surfaces.web.browsing import visiting
 
 PHONE = {"width": 360, "height": 640}
@@ -115,6 +117,20 @@ def test_all_text_has_contrast_and_every_control_has_a_name(
     )
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_dimmed_passages_have_contrast_too(browser: Browser, tmp_path: Path, scheme: str) -> None:
+    folder = write(tmp_path / "docs", {"a.md": "# Heron\n\nThe heron waits at the water.\n"})
+    with (
+        serving(folder, search={"confidence": {"threshold": 1.0}}) as each,
+        visiting(browser, f"http://{each.name}", color_scheme=scheme) as page,
+    ):
+        settled(page, "/?q=heron+nests")
+        dimmed = page.locator("#results.nearest > li").first
+        expect(dimmed.locator("mark").first).to_be_visible()
+        expect(dimmed).to_have_css("opacity", "1")
+        assert page.evaluate(CONTRAST) == []
+
+
 @pytest.fixture(scope="module")
 def schemes(browser: Browser, served: Served) -> Iterator[dict[str, Page]]:
     base = f"http://{served.name}"
@@ -183,8 +199,6 @@ def test_reduced_motion_is_respected(browser: Browser, served: Served) -> None:
 
 @pytest.mark.parametrize("file", sorted(WEB_FOLDER.iterdir()), ids=lambda file: file.name)
 def test_no_file_of_the_page_contains_what_the_policy_forbids(file: object) -> None:
-    from pathlib import Path
-
     assert isinstance(file, Path)
     text = file.read_text("utf-8")
     assert "innerHTML" not in text

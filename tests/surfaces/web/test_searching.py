@@ -301,5 +301,47 @@ def test_duplicates_are_unfolded_below_their_result(browser: Browser, tmp_path: 
         page.goto("/?q=heron+waits+at+the+water")
         page.get_by_text("+2 similar").click()
         expect(page.locator(".similar li")).to_have_count(2)
-        page.locator(".similar a").first.click()
+        page.locator(".similar a").last.click()
         expect(page.locator("#pane-title")).to_have_text("Heron")
+        page.keyboard.press("Escape")
+        expect(page.locator(".similar a").last).to_be_focused()
+
+
+def test_linked_documents_are_a_labelled_group_below_their_result(
+    browser: Browser, tmp_path: Path
+) -> None:
+    texts = {
+        "heron.md": "# Heron\n\nThe heron waits at the water. See [[Reeds]] and [[Frogs]].\n",
+        "reeds.md": "# Reeds\n\nGreen stalks grow in shallow ponds.\n",
+        "frogs.md": "# Frogs\n\nThey croak in May.\n",
+    }
+    folder = write(tmp_path / "docs", texts)
+    with (
+        serving(folder, search={"linked": {"below": 1.0}}) as each,
+        visiting(browser, f"http://{each.name}") as page,
+    ):
+        page.goto("/?q=heron+waits")
+        expect(page.locator("#results h3")).to_have_text(["Heron"])
+        group = page.get_by_role("list", name="Linked with this result")
+        expect(group.get_by_role("listitem")).to_have_count(2)
+        expect(group).to_contain_text("reeds.md")
+        page.locator("#q").press("ArrowDown")
+        expect(page.locator("#results h3 a")).to_be_focused()
+        for _ in ("Copy", "Why", "first document"):
+            page.keyboard.press("Tab")
+        first = group.get_by_role("link").first
+        expect(first).to_be_focused()
+        title = first.inner_text()
+        page.keyboard.press("Enter")
+        expect(page.locator("#pane-title")).to_have_text(title)
+        expect(first).to_have_attribute("aria-current", "true")
+        page.keyboard.press("Escape")
+        expect(first).to_be_focused()
+    # A search that is certain lists none.
+    with (
+        serving(folder, search={"linked": {"below": 0.0}}) as each,
+        visiting(browser, f"http://{each.name}") as page,
+    ):
+        page.goto("/?q=heron+waits")
+        expect(page.locator("#results h3").first).to_have_text("Heron")
+        expect(page.locator(".linked")).to_have_count(0)

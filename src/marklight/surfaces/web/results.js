@@ -16,13 +16,12 @@ export class Results {
     this.#list.addEventListener("keydown", (event) => this.#move(event));
   }
 
-  // `nearest`: passages that are shown although none is a confident match.
   show(hits, answer, { calibrated, complete, several, nearest = false }) {
     const words = pattern(answer.query.text, ...answer.query.expanded_with);
     const focused = document.activeElement?.closest?.("#results > li");
     const at = [...this.#list.children].indexOf(focused);
     this.#list.classList.toggle("nearest", nearest);
-    this.#list.replaceChildren(...hits.map((hit) => this.#item(hit, words, bar(hit.score, calibrated, complete), several)));
+    this.#list.replaceChildren(...hits.map((hit) => this.#item(hit, words, bar(hit.score, calibrated, complete), several, complete && !nearest)));
     // Keep the focus in the list if it was there.
     if (focused) (this.#list.querySelector(`li[data-id="${CSS.escape(focused.dataset.id)}"] h3 a`) ?? this.#links()[at] ?? this.#links().at(-1))?.focus();
     this.mark(this.#current.open, this.#current.lines);
@@ -46,6 +45,11 @@ export class Results {
     this.mark(this.#current.open, this.#current.lines);
   }
 
+  // The passages shown are the closest ones, although none is a confident match.
+  get nearest() {
+    return this.#list.classList.contains("nearest");
+  }
+
   clear() {
     this.#list.replaceChildren();
   }
@@ -53,7 +57,7 @@ export class Results {
   // Mark the result that is open in the pane.
   mark(open = "", lines = null) {
     this.#current = { open, lines };
-    for (const link of this.#links()) {
+    for (const link of this.#list.querySelectorAll("a[data-open]")) {
       const here = open && link.dataset.open === open && link.dataset.lines === lines?.join("-");
       if (here) link.setAttribute("aria-current", "true");
       else link.removeAttribute("aria-current");
@@ -86,7 +90,7 @@ export class Results {
     else links[Math.min(at, links.length - 1)].focus();
   }
 
-  #item(hit, words, score, several) {
+  #item(hit, words, score, several, withLinked) {
     const name = several ? `${hit.collection}/${hit.path}` : hit.path;
     const reference = `${name}:${hit.lines.join("-")}`;
     const trail = hit.headings.length ? hit.headings : [hit.title];
@@ -103,31 +107,39 @@ export class Results {
         hit.kind === "prose" ? null : make("span", {}, hit.kind),
         dated(hit),
         make("button", { type: "button", class: "quiet", "aria-label": `Copy reference ${reference}`, click: (event) => this.copy(reference, event.currentTarget) }, "Copy"),
-        hit.similar.length ? this.#similar(hit, several) : null,
-        hit.why.length ? this.#why(hit) : null));
+        hit.similar.length ? this.#unfoldable("similar", `+${hit.similar.length} similar`, hit, this.#places(hit.similar, several)) : null,
+        hit.why.length ? this.#unfoldable("why", "Why", hit, why(hit)) : null),
+      withLinked && hit.linked.length ? this.#linked(hit, several) : null);
   }
 
   #link(name, lines, ...content) {
     return make("a", { href: this.href({ open: name, lines }), "data-open": name, "data-lines": lines.join("-") }, ...content);
   }
 
-  // The duplicates that were merged into a result.
-  #similar(hit, several) {
-    return make("details", { class: "similar" }, make("summary", {}, `+${hit.similar.length} similar`),
-      make("ul", {}, ...hit.similar.map((each) => {
-        const name = several ? `${each.collection}/${each.path}` : each.path;
-        return make("li", {}, this.#link(name, each.lines, each.title || each.path), ` ${name}, ${lineText(each.lines)}`);
-      })));
+  // Documents one link away from a result, in either direction, that are no results themselves.
+  #linked(hit, several) {
+    const id = `linked-${hit.chunk_id}`;
+    return make("div", { class: "linked" }, make("p", { id }, "Linked with this result"), this.#places(hit.linked, several, id));
+  }
+
+  #places(passages, several, labelledBy = null) {
+    return make("ul", { class: "places", "aria-labelledby": labelledBy }, ...passages.map((each) => {
+      const name = several ? `${each.collection}/${each.path}` : each.path;
+      return make("li", {}, this.#link(name, each.lines, each.title || each.path), " ",
+        make("span", { class: "path" }, ...breakable(name)), " ", make("span", { class: "lines" }, lineText(each.lines)));
+    }));
   }
 
   #passage(hit, words) {
     return make(hit.kind === "code" || hit.kind === "table" ? "pre" : "p", { class: "passage" }, ...marked(hit.snippet, words));
   }
 
-  #why(hit) {
-    const details = make("details", { class: "why" }, make("summary", {}, "Why"), why(hit));
-    details.open = this.#unfolded.has(hit.chunk_id);
-    details.addEventListener("toggle", () => this.#unfolded[details.open ? "add" : "delete"](hit.chunk_id));
+  // Stays unfolded when the list is shown again.
+  #unfoldable(kind, summary, hit, content) {
+    const details = make("details", { class: kind }, make("summary", {}, summary), content);
+    const key = `${kind} ${hit.chunk_id}`;
+    details.open = this.#unfolded.has(key);
+    details.addEventListener("toggle", () => this.#unfolded[details.open ? "add" : "delete"](key));
     return details;
   }
 }
