@@ -5,12 +5,18 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from marklight.library.progress import IndexingProgress
 from tests.making import write
 from tests.surfaces.http.serving import Served, serving
 from tests.surfaces.web.browsing import visiting
+
+SEEN_HEADINGS = """() => {
+    window.seen = 0;
+    new MutationObserver(() => { if (document.querySelector("#state h2")) window.seen += 1; })
+        .observe(document.body, { subtree: true, childList: true });
+}"""
 
 
 def test_a_new_folder_can_be_searched_and_edits_are_found(browser: Browser, tmp_path: Path) -> None:
@@ -58,13 +64,14 @@ def test_an_abstention_is_shown_with_the_closest_passages_below(
         expect(page.locator("#state h2")).to_have_text("No confident match")
         expect(page.locator("#state p")).not_to_contain_text("confidence")
         assert "--" not in page.locator("#state").inner_text()
-        expect(page.locator("#state p")).to_contain_text(re.compile(r"Closest \(best 0\.\d\d\):"))
+        expect(page.locator("#state p")).to_have_text("Closest passages:")
         expect(page.locator("#results.nearest .path").first).to_have_text("a.md")
         expect(page.locator("#results.nearest .score").first).to_be_visible()
-        page.get_by_role("button", name="Show more of them").click()
+        page.get_by_role("button", name="More results").click()
         expect(page.locator("#results:not(.nearest) .path").first).to_have_text("a.md")
+        expect(page.locator("#message")).to_contain_text("unlikely ones included")
         page.wait_for_url(re.compile("nearest=1"))
-        expect(page.locator("#q")).to_be_focused()
+        expect(page.locator("#results :focus")).to_have_count(1)
 
 
 def test_without_candidates_the_closest_passages_are_not_offered(page: Page) -> None:
@@ -124,19 +131,36 @@ def test_an_overloaded_server_is_retried_automatically(page: Page) -> None:
     expect(page.locator("#results > li").first).to_be_visible()
 
 
-def test_keyword_results_are_shown_while_the_rest_is_slow(page: Page, served: Served) -> None:
-    """The whole answer never comes here: only its first step does."""
-    reported = served.get("/api/search/stream?q=zebra&explain=true&limit=10").body.decode()
+def only_keyword_results(served: Served, limit: int) -> str:
+    """Return a script that replaces the stream of a search by its first step: the whole answer never comes."""
+    reported = served.get(f"/api/search/stream?q=zebra&explain=true&limit={limit}").body.decode()
     first = reported.split("\n\n")[0]
     assert '"step": "keyword"' in first or '"step":"keyword"' in first
-    page.add_init_script(
-        """
+    return """{
         const real = window.fetch;
         window.fetch = (address, options) => String(address).startsWith("/api/search/stream")
           ? Promise.resolve(new Response(new ReadableStream({ start(sink) { sink.enqueue(new TextEncoder().encode(FIRST)); } })))
           : real(address, options);
-        """.replace("FIRST", repr(first + "\n\n"))
-    )
+    }""".replace("FIRST", repr(first + "\n\n"))
+
+
+def test_keyword_results_do_not_rearrange_a_list_that_is_continued(
+    page: Page, served: Served
+) -> None:
+    page.goto("/?q=zebra&nearest=1")
+    links = page.locator("#results h3 a")
+    expect(links).to_have_count(10)
+    expect(page.locator("#results-panel")).not_to_have_attribute("aria-busy", "true")
+    shown = links.all_inner_texts()
+    page.evaluate(only_keyword_results(served, 30))
+    page.get_by_role("button", name="More results").click()
+    expect(page.locator("#message")).to_have_text("Searching …")
+    assert links.all_inner_texts() == shown
+    expect(links.last).to_be_focused()
+
+
+def test_keyword_results_are_shown_while_the_rest_is_slow(page: Page, served: Served) -> None:
+    page.add_init_script(only_keyword_results(served, 10))
     page.goto("/?q=zebra")
     expect(page.locator("#results > li").first).to_be_visible()
     expect(page.locator("#results-panel")).to_have_attribute("aria-busy", "true")
@@ -161,14 +185,41 @@ def test_the_token_is_needed_once_to_open_the_page(browser: Browser, tmp_path: P
 def test_typing_shows_no_missing_results_between_two_keys(page: Page) -> None:
     page.goto("/?q=zebra")
     expect(page.locator("#results > li").first).to_be_visible()
-    page.evaluate(
-        """() => { window.seen = 0; new MutationObserver(() => {
-            if (document.querySelector("#state h2")) window.seen += 1;
-        }).observe(document.body, { subtree: true, childList: true }); }"""
-    )
+    page.evaluate(SEEN_HEADINGS)
     field = page.get_by_role("searchbox")
     for letters in (' "not', ' here"', " after:20"):
         # Longer than the debounce delay, shorter than the pause.
         field.press_sequentially(letters, delay=250)
     assert page.evaluate("window.seen") == 0
     expect(page.locator("#state h2")).to_be_visible()
+
+
+def test_typing_lists_no_missing_documents_between_two_keys(page: Page) -> None:
+    page.goto("/?q=zebra&documents=1")
+    expect(page.locator("#results > li.listed")).to_have_count(25)
+    page.evaluate(SEEN_HEADINGS)
+    page.get_by_role("searchbox").press_sequentially(' "not here"', delay=250)
+    assert page.evaluate("window.seen") == 0
+    expect(page.locator("#state h2")).to_have_text("No documents")
+    page.get_by_role("button", name="Show the closest passages").click()
+    expect(page.get_by_label("List documents")).not_to_be_checked()
+    expect(page.locator("#results .passage").first).to_be_visible()
+
+
+def test_a_notice_about_calibration_hides_percentages(page: Page) -> None:
+    notice = "Scores are not calibrated for the language of this query"
+
+    def calibrated(route: Route) -> None:
+        route.fulfill(json={**route.fetch().json(), "calibrated": True})
+
+    def noticed(route: Route) -> None:
+        text = route.fetch().text().replace('"notices": []', f'"notices": ["{notice}"]')
+        route.fulfill(body=text, content_type="text/event-stream")
+
+    page.route("**/api/status", calibrated)
+    page.goto("/?q=zebra")
+    expect(page.locator(".score").first).to_contain_text("%")
+    page.route("**/api/search/stream*", noticed)
+    page.reload()
+    expect(page.locator("#notices")).to_have_text(f"{notice}.")
+    expect(page.locator(".score").first).to_have_text("ranked")

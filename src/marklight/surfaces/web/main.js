@@ -1,6 +1,6 @@
 // Entry point of the page: keeps the URL, the form, the results and the reading pane in step.
 
-import { FILTERS, LIMITS, activeFilters, read, save, toUrl } from "./url_state.js";
+import { FILTERS, LIMITS, SEARCHED, activeFilters, differ, read, save, toUrl } from "./url_state.js";
 import { Answering } from "./answering.js";
 import { copy } from "./clipboard.js";
 import { byId, counted, make } from "./dom.js";
@@ -42,12 +42,11 @@ function finished() {
   byId("results-panel").classList.remove("stale");
 }
 
-function runSearch({ now = false } = {}) {
+// `more`: further results for the list that is shown.
+function runSearch({ now = false, more = false } = {}) {
   clearTimeout(pause);
   answering.update(state.q);
-  // While somebody types, the last word may be unfinished; a space or Enter finishes it.
-  const prefix = !now && !/\s$/.test(state.q);
-  if (state.q.trim() || state.documents) return search.run({ ...state, q: state.q.trim(), prefix, typing: !now }, { now });
+  if (state.q.trim() || state.documents) return search.run({ ...state, q: state.q.trim(), typing: !now, more }, { now });
   search.stop();
   finished();
   announce("");
@@ -69,8 +68,8 @@ function answered(answer, query, complete) {
   }
   const all = answer.results;
   const hits = (query.kind ? all.filter((hit) => hit.kind === query.kind) : all).slice(0, query.limit);
-  // Keyword results are preliminary: semantic search may still find passages.
-  if (!complete && !hits.length) return;
+  // Keyword results are preliminary: semantic search may still find passages. They would rearrange a list that is continued.
+  if (!complete && (!hits.length || query.more)) return;
   show(hits, answer, complete);
   messages.clear();
   if (!complete) {
@@ -80,23 +79,29 @@ function answered(answer, query, complete) {
   }
   const more = query.kind ? all.filter((hit) => hit.kind === query.kind).length > hits.length : all.length >= query.limit;
   byId("more").hidden = !more || query.limit === LIMITS.at(-1) || !hits.length;
-  if (hits.length) announce(`${counted(hits.length, "result")}${query.kind ? ` of ${all.length}` : ""}`);
+  if (hits.length) announce(`${counted(hits.length, "result")}${query.kind ? ` of ${all.length}` : ""}${query.nearest ? ", unlikely ones included" : ""}`);
   else if (answer.index.documents === 0) { messages.noDocuments(server.status ?? {}); announce("There are no documents", true); }
   else if (all.length) { messages.noneOfKind(query.kind, all.length); announce("No results of this kind", true); }
   else {
     if (answer.nearest.length) results.show(answer.nearest, answer, { calibrated: isCalibrated(answer), complete, several: server.several, nearest: true });
+    byId("more").hidden = !answer.nearest.length || !answer.advice;
     messages.abstained(answer, activeFilters(state), { showNearest, clearFilters });
     announce(answer.nearest.length ? "No confident match. The closest passages are listed." : answer.advice ? "No confident match" : "No results", true);
   }
 }
 
-function listed(listing) {
+function listed(listing, query) {
+  clearTimeout(pause);
+  if (query.typing && !listing.total) {
+    pause = setTimeout(() => listed(listing, { ...query, typing: false }), PAUSE_MS);
+    return;
+  }
   finished();
   retried = false;
   server.updateCounts(listing.index);
   show([], { ...listing, steps: [] });
   messages.clear();
-  if (!listing.total) { messages.noneListed(listing, activeFilters(state), clearFilters); announce("No documents", true); return; }
+  if (!listing.total) { messages.noneListed(listing, activeFilters(state), { clearFilters, showPassages }); announce("No documents", true); return; }
   results.list(listing, server.several);
   const { documents, total, passages } = listing;
   announce(`${counted(total, "document")}, ${counted(passages, "passage")}${documents.length < total ? `; the first ${counted(documents.length, "document")} are listed` : ""}`);
@@ -135,8 +140,8 @@ function show(hits, answer, complete = true) {
   document.title = state.q ? `${state.q} – Marklight` : "Marklight";
 }
 
-// Scores are calibrated with all embeddings present; a few missing ones change little.
-const isCalibrated = ({ index }) => Boolean(server.status?.calibrated) && index.pending * 10 < index.chunks;
+// Scores are calibrated with all embeddings present; a few missing ones change little. A notice reports other languages.
+const isCalibrated = ({ index, notices }) => Boolean(server.status?.calibrated) && index.pending * 10 < index.chunks && !notices.some((notice) => /\bcalibrated\b/i.test(notice));
 
 // `hidden`: for screen readers only, because the page shows the same text below.
 function announce(text, hidden = false) {
@@ -146,16 +151,17 @@ function announce(text, hidden = false) {
 }
 
 function showNearest() { change({ nearest: true }); form.elements.q.focus(); }
+function showPassages() { change({ documents: false }); fillForm(); form.elements.q.focus(); }
 function clearFilters() { change(Object.fromEntries(FILTERS.map((name) => [name, Array.isArray(state[name]) ? [] : ""]))); fillForm(); }
 
 // State
 
-function change(patch, { push = false, now = true, focus = false } = {}) {
+function change(patch, { push = false, now = true, more = false, focus = false } = {}) {
   const before = state;
   state = { ...state, ...patch };
   save(state, { push });
-  if (["q", ...FILTERS].some((name) => String(before[name]) !== String(state[name]))) answering.clear();
-  if (["q", "limit", "nearest", "documents", ...FILTERS].some((name) => String(before[name]) !== String(state[name]))) runSearch({ now });
+  if (differ(before, state, ["q", ...FILTERS])) answering.clear();
+  if (differ(before, state, SEARCHED)) runSearch({ now, more });
   if (state.open) pane.show(state, { focus });
   else if (pane.open) pane.close();
   arrange();
@@ -165,8 +171,8 @@ function loadUrl() {
   const before = state;
   state = read();
   fillForm();
-  if (["q", ...FILTERS].some((name) => String(before[name]) !== String(state[name]))) answering.clear();
-  if (["q", "limit", "nearest", "documents", ...FILTERS].some((name) => String(before[name]) !== String(state[name]))) runSearch({ now: true });
+  if (differ(before, state, ["q", ...FILTERS])) answering.clear();
+  if (differ(before, state, SEARCHED)) runSearch({ now: true });
   if (state.open) pane.show(state);
   else if (pane.open) { pane.close(); results.focusCurrent(); }
   arrange();
@@ -205,8 +211,10 @@ function fillForm() {
 
 function formState() {
   const fields = form.elements;
+  const q = fields.q.value;
   return {
-    q: fields.q.value, limit: LIMITS[0], nearest: false, documents: fields.documents.checked,
+    // While somebody types, the last word may be unfinished; a space, a quotation mark or Enter finishes it.
+    q, prefix: q === state.q ? state.prefix : /[^\s"]$/.test(q), limit: LIMITS[0], nearest: false, documents: fields.documents.checked,
     collection: fields.collection.value ? fields.collection.value.split(", ") : [],
     tag: fields.tag.value.split(/[\s,]+/).map((item) => item.replace(/^#/, "")).filter(Boolean),
     path: fields.path.value.split(/,\s+/).map((item) => item.trim()).filter(Boolean),
@@ -226,12 +234,12 @@ function statusChanged() {
 }
 
 form.addEventListener("input", () => change(formState(), { now: false }));
-form.addEventListener("submit", (event) => { event.preventDefault(); change(formState()); runSearch({ now: true }); });
+form.addEventListener("submit", (event) => { event.preventDefault(); change({ ...formState(), prefix: false }); runSearch({ now: true }); });
 byId("ask").addEventListener("click", () => answering.toggle(state));
 byId("clear").addEventListener("click", () => { clearFilters(); form.elements.q.focus(); });
 byId("more").addEventListener("click", () => {
   const count = byId("results").children.length;
-  change({ limit: LIMITS.find((item) => item > state.limit) ?? LIMITS.at(-1) });
+  change(results.nearest ? { nearest: true } : { limit: LIMITS.find((item) => item > state.limit) ?? LIMITS.at(-1) }, { more: true });
   byId("results").children[count - 1]?.querySelector("h3 a").focus();
 });
 

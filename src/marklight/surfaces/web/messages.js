@@ -3,6 +3,7 @@
 import { byId, counted, make } from "./dom.js";
 
 const state = () => byId("state");
+const BEST = /^No confident match( \(best [\d.]+\))?/; // the probability of any answer: no score of a passage below
 
 export function clear() {
   state().replaceChildren();
@@ -35,19 +36,23 @@ export function noDocuments(status) {
 // The advice of an answer refers to a parameter; here it is a button.
 export function abstained(answer, filters, { showNearest, clearFilters }) {
   const buttons = [];
-  if (answer.advice) buttons.push(make("button", { type: "button", click: showNearest }, answer.nearest.length ? "Show more of them" : "Show the closest passages"));
+  if (answer.advice && !answer.nearest.length) buttons.push(make("button", { type: "button", click: showNearest }, "Show the closest passages"));
   if (filters.length) buttons.push(make("button", { type: "button", click: clearFilters }, "Search without filters"));
   state().replaceChildren(make("div", { class: "state" },
     make("h2", {}, answer.advice ? "No confident match" : "No results"),
-    make("p", {}, answer.nearest.length ? `Closest${answer.abstained.replace(/^No confident match/, "")}:` : sentence(answer.abstained || "No passage matches the query")),
-    make("div", { class: "buttons" }, ...buttons)));
+    ...(answer.nearest.length
+      ? [row(buttons), make("p", {}, `Closest passages${answer.abstained.replace(BEST, "")}:`)]
+      : [make("p", {}, sentence(answer.abstained || "No passage matches the query")), row(buttons)])));
 }
 
-export function noneListed(listing, filters, clearFilters) {
+export function noneListed(listing, filters, { clearFilters, showPassages }) {
+  const buttons = [];
+  if (listing.query.text) buttons.push(make("button", { type: "button", click: showPassages }, "Show the closest passages"));
+  if (filters.length) buttons.push(make("button", { type: "button", click: clearFilters }, "List without filters"));
   state().replaceChildren(make("div", { class: "state" },
     make("h2", {}, "No documents"),
     make("p", {}, sentence(listing.abstained || "No document matches")),
-    make("div", { class: "buttons" }, filters.length ? make("button", { type: "button", click: clearFilters }, "List without filters") : null)));
+    row(buttons)));
 }
 
 export function noneOfKind(kind, count) {
@@ -62,8 +67,10 @@ export function failed(problem, again) {
     make("h2", {}, invalid ? "Invalid query" : problem.status === 503 ? "The server is busy" : "The search failed"),
     make("p", {}, sentence(problem.message)),
     problem.hint ? make("p", {}, sentence(problem.hint)) : null,
-    invalid ? null : make("div", { class: "buttons" }, make("button", { type: "button", click: again }, "Try again"))));
+    invalid ? null : row([make("button", { type: "button", click: again }, "Try again")])));
 }
+
+const row = (buttons) => (buttons.length ? make("div", { class: "buttons" }, ...buttons) : null);
 
 export const sentence = (text) => {
   const whole = text.trim();

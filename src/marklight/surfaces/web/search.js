@@ -77,6 +77,7 @@ function parameters(query) {
 function listParameters(query) {
   const params = new URLSearchParams({ limit: MAX_LISTED });
   if (query.q) params.set("q", query.q);
+  if (query.prefix) params.set("prefix", "true");
   return withFilters(params, query);
 }
 
