@@ -342,6 +342,8 @@ def test_the_switch_lists_all_matching_documents_with_their_number(page: Page) -
     page.get_by_label("List documents").check()
     expect(page.locator("#results > li.listed")).to_have_count(25)
     expect(page.locator("#message")).to_have_text("25 documents, 25 passages")
+    # The model is a fake, so scores are no probabilities.
+    expect(page.locator("#results")).not_to_contain_text("%")
     page.wait_for_url(re.compile("documents=1"))
     page.reload()
     expect(page.get_by_label("List documents")).to_be_checked()
@@ -401,6 +403,8 @@ def test_linked_documents_are_a_labelled_group_below_their_result(
         expect(first).to_have_attribute("aria-current", "true")
         page.keyboard.press("Escape")
         expect(first).to_be_focused()
+        page.keyboard.press("ArrowUp")
+        expect(page.locator("#results h3 a")).to_be_focused()
     # A search that is certain lists none.
     with (
         serving(folder, search={"linked": {"below": 0.0}}) as each,

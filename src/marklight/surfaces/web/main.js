@@ -102,7 +102,7 @@ function listed(listing, query) {
   show([], { ...listing, steps: [] });
   messages.clear();
   if (!listing.total) { messages.noneListed(listing, activeFilters(state), { clearFilters, showPassages }); announce("No documents", true); return; }
-  results.list(listing, server.several);
+  results.list(listing, { calibrated: isCalibrated(listing), several: server.several });
   const { documents, total, passages } = listing;
   announce(`${counted(total, "document")}, ${counted(passages, "passage")}${documents.length < total ? `; the first ${counted(documents.length, "document")} are listed` : ""}`);
 }

@@ -28,7 +28,7 @@ export class Results {
   }
 
   // One line for each document, with the number of its passages that match.
-  list(listing, several) {
+  list(listing, { calibrated, several }) {
     const words = pattern(listing.query.text, ...listing.query.expanded_with);
     this.#list.classList.remove("nearest");
     this.#list.replaceChildren(...listing.documents.map((found) => {
@@ -39,7 +39,7 @@ export class Results {
           make("span", { class: "path" }, ...breakable(name)),
           make("span", {}, counted(found.passages, "passage")),
           dated(found),
-          found.score === null ? null : make("span", {}, `${Math.round(found.score * 100)} %`),
+          found.score === null || !calibrated ? null : make("span", {}, `${Math.round(found.score * 100)} %`),
           found.match === "meaning" ? make("span", {}, "by meaning") : null));
     }));
     this.mark(this.#current.open, this.#current.lines);
@@ -84,7 +84,8 @@ export class Results {
     if (!step || event.altKey || event.ctrlKey || event.metaKey || event.target.closest(".wide")) return;
     const links = this.#links();
     const item = event.target.closest("#results > li");
-    const at = links.findIndex((link) => item?.contains(link)) + step;
+    const own = links.findIndex((link) => item?.contains(link));
+    const at = step < 0 && event.target !== links[own] ? own : own + step; // up from a part of a result: to its title
     event.preventDefault();
     if (at < 0) byId("q").focus();
     else links[Math.min(at, links.length - 1)].focus();
