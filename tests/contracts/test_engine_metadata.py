@@ -361,11 +361,22 @@ def test_documents_have_a_language_by_which_they_are_listed_filtered_and_stemmed
         entry("d.md", "Un texte.", metadata={"language": "fr"}),
     )
     with engine.snapshot() as snapshot:
-        assert list(snapshot.metadata.languages()) == ["de", "en", "fr"]
+        assert list(snapshot.metadata.languages().items()) == [("de", 1), ("en", 1), ("fr", 1)]
         german = Filters(where=(("language", "DE"),))
         assert snapshot.metadata.matching_documents(german, 9) == [id_of("a.md")]
         terms = query_terms("die Abhängigkeit", languages=("de", "en"))
         results = snapshot.lexical.search(terms, FIELD_BOOSTS, Filters(), 9)
+        owners = snapshot.documents.owners([each.chunk_id for each in results])
+        assert set(owners.values()) == {id_of("a.md")}
+
+
+def test_an_english_query_finds_loan_words_in_documents_of_other_languages(
+    engine: Engine,
+) -> None:
+    assert analyze("Cluster", "de") != analyze("cluster")
+    put(engine, entry("a.md", "Der Cluster wird geprüft.", language="de"))
+    with engine.snapshot() as snapshot:
+        results = snapshot.lexical.search(query_terms("clusters"), FIELD_BOOSTS, Filters(), 9)
         owners = snapshot.documents.owners([each.chunk_id for each in results])
         assert set(owners.values()) == {id_of("a.md")}
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from marklight.model import Chunk, Document
 from marklight.ports import BOILERPLATE, FIELD_BOOSTS, ScoredChunk, TermCoverage
 from marklight.text import (
+    ENGLISH,
     MAX_QUERY_TERMS,
     STEMMERS,
     analyze,
@@ -65,10 +66,22 @@ def shared_terms(values: Mapping[str, str | Sequence[str]]) -> DocumentTerms:
     language = str(values.get("language", ""))
     texts = {field: values[field] for field in SHARED}
     fields = {
-        field: analyze(text if isinstance(text, str) else "\n".join(text), language)
+        field: field_terms(text if isinstance(text, str) else "\n".join(text), language)
         for field, text in texts.items()
     }
     return DocumentTerms(language, fields)
+
+
+def field_terms(text: str, language: str) -> list[str]:
+    """Return the terms of a text by the rules of its language, then those by the rules of English that are others.
+
+    A query in any language has English terms too, so it finds names and loan words in documents of all languages.
+    """
+    terms = analyze(text, language)
+    if language in ("", ENGLISH):
+        return terms
+    known = set(terms)
+    return terms + [term for term in analyze(text) if term not in known]
 
 
 def passage_terms(shared: DocumentTerms, chunk: Chunk) -> Mapping[str, Sequence[str]]:
@@ -77,11 +90,11 @@ def passage_terms(shared: DocumentTerms, chunk: Chunk) -> Mapping[str, Sequence[
     One of nothing but boilerplate has no others: its title and headings are those of better passages.
     """
     language, headings = shared.language, "\n".join((*chunk.headings, *chunk.merged))
-    full = analyze(chunk.text, language) if chunk.boilerplate else []
+    full = field_terms(chunk.text, language) if chunk.boilerplate else []
     if chunk.is_boilerplate:
-        return {**dict.fromkeys(FIELDS, ()), BOILERPLATE: full + analyze(headings, language)}
+        return {**dict.fromkeys(FIELDS, ()), BOILERPLATE: full + field_terms(headings, language)}
     own = {"title": chunk.title, "headings": headings, "body": chunk.own_text}
-    terms_of = {field: analyze(text, language) for field, text in own.items()}
+    terms_of = {field: field_terms(text, language) for field, text in own.items()}
     fields = {**shared.fields, **terms_of}
     whole: list[str] = []
     for field, terms in fields.items():
@@ -106,7 +119,7 @@ _SAMPLE = (
 def analyzer_fingerprint() -> str:
     """Return a digest that changes with the analyzer or the fields, and with it every lexical index."""
     output = (analyze(_SAMPLE), identifier_parts(_SAMPLE), code_terms(_SAMPLE), FIELDS)
-    others = (analyze(_SAMPLE, "de"), sorted(STEMMERS))
+    others = (field_terms(_SAMPLE, "de"), sorted(STEMMERS))
     return digest(*(" ".join(terms) for terms in (*output, *others)), str(TITLE_TIMES), size=6)
 
 

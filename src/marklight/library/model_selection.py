@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -60,7 +60,7 @@ class ModelSelection:
 
         return load_once
 
-    def multilingual(self, of_documents: Sequence[str]) -> Embedder | None:
+    def multilingual(self, of_documents: Collection[str]) -> Embedder | None:
         """Return the second model, if it is installed, for documents in languages that the first does not know."""
         wanted, first = self.settings["model.multilingual"], self.embedder
         if wanted == "never" or first is None or not first.languages:
@@ -92,7 +92,7 @@ class ModelSelection:
             return second, None, []
         from marklight.text.languages import language_name
 
-        unknown = own if own not in first.languages else of_documents[0]
+        unknown = own if own not in first.languages else next(iter(of_documents))
         notice = f"{first.name} does not know {language_name(unknown)}"
         if query.mode is Mode.SEMANTIC:
             return first, None, [f"{notice}, so results may be wrong. {_MULTILINGUAL_HINT}"]

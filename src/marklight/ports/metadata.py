@@ -38,8 +38,8 @@ class MetadataReader(Protocol):
     def has_key(self, key: str) -> bool:
         """Return True if any document has this frontmatter key."""
 
-    def languages(self) -> Sequence[str]:
-        """Return the distinct languages of documents in order; values that are no ISO 639-1 code come from frontmatter."""
+    def languages(self) -> Mapping[str, int]:
+        """Return the languages of documents with document counts up to 1,000, in order; some are no ISO 639-1 code but a value of frontmatter."""
 
     def values(self, key: str, limit: int) -> Mapping[str, int]:
         """Return the lower-case values of a frontmatter key with document counts, most frequent first."""

@@ -14,6 +14,7 @@ from marklight.engines.metadata_filters import (
     AUTHOR,
     FILES,
     LANGUAGE,
+    MAX_COUNTED,
     TAG,
     epoch_seconds,
     file_and_author_filters,
@@ -172,8 +173,9 @@ class MemoryMetadata:
         by_frequency = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
         return dict(by_frequency[: max(0, limit)])
 
-    def languages(self) -> Sequence[str]:
-        return sorted(set(self._values(LANGUAGE)))
+    def languages(self) -> Mapping[str, int]:
+        counts = Counter(self._values(LANGUAGE))
+        return {each: min(counts[each], MAX_COUNTED) for each in sorted(counts)}
 
     def tags(self) -> Mapping[str, int]:
         return Counter(self._values(TAG))

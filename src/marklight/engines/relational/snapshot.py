@@ -96,8 +96,8 @@ class SnapshotCache:
         """Counts by model."""
         self.keys: BoundedCache[str, bool] = BoundedCache(MAX_DOCUMENTS)
         """Frontmatter keys that exist or do not."""
-        self.languages: Sequence[str] | None = None
-        """Languages of documents."""
+        self.languages: Mapping[str, int] | None = None
+        """Languages of documents with counts."""
         self.manifest: Mapping[str, str] | None = None
         self.models: Mapping[str, int] | None = None
         self.has_edges: bool | None = None
@@ -252,7 +252,7 @@ class RelationalMetadata:
             [key], lambda keys: {each: bool(self._session.value(known, [each])) for each in keys}
         )[key]
 
-    def languages(self) -> Sequence[str]:
+    def languages(self) -> Mapping[str, int]:
         cache = self._snapshot.cache
         if cache.languages is None:
             cache.languages = document_languages(self._session)
@@ -275,17 +275,18 @@ class RelationalMetadata:
         return dict(rows)
 
 
-def document_languages(session: Session) -> list[str]:
-    """Return the distinct languages of documents in order, each by one lookup in the index of metadata."""
-    from marklight.engines.metadata_filters import LANGUAGE
+def document_languages(session: Session) -> dict[str, int]:
+    """Return the languages of documents in order with counts; the time is bounded, however many documents there are."""
+    from marklight.engines.metadata_filters import LANGUAGE, MAX_COUNTED
 
     rows = session.all(
         "WITH RECURSIVE v (value) AS (SELECT min(m.value) FROM metadata m WHERE m.key = ? UNION ALL"
         " SELECT (SELECT min(m.value) FROM metadata m WHERE m.key = ? AND m.value > v.value)"
-        " FROM v WHERE v.value IS NOT NULL) SELECT value FROM v WHERE value IS NOT NULL LIMIT ?",
-        [LANGUAGE, LANGUAGE, MAX_LANGUAGES],
+        " FROM v WHERE v.value IS NOT NULL) SELECT v.value, (SELECT count(*) FROM (SELECT 1 FROM metadata m"
+        " WHERE m.key = ? AND m.value = v.value LIMIT ?) AS one) FROM v WHERE v.value IS NOT NULL LIMIT ?",
+        [LANGUAGE, LANGUAGE, LANGUAGE, MAX_COUNTED, MAX_LANGUAGES],
     )
-    return [value for (value,) in rows]
+    return dict(rows)
 
 
 class RelationalStatus:
