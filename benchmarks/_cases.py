@@ -39,7 +39,6 @@ FEATURES = PassageFeatures._fields
 CODE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{5,40}")
 BEST_COVERAGE = QueryFeatures._fields.index("best_coverage")
 RELATED = (
-    {"kubernetes-anchors", "blue-book-anchors", "fastapi-anchors"},
     {"cosqa-dev", "blue-book-anchors", "fastapi-anchors"},
     {"stackfaq", "blue-book-anchors"},
     {"anthropic-docs", "fastapi-anchors"},
@@ -47,6 +46,8 @@ RELATED = (
 """Sets of which one may hold an answer to another's questions: these are not off topic there."""
 FOREIGN = 40
 """Queries of each other set that are used as off-topic queries."""
+VAGUE = {"kubernetes-anchors", "blue-book-anchors", "fastapi-anchors"}
+"""Sets of link texts, which are no off-topic queries: *my other projects* or *encrypted at rest* may have an answer anywhere."""
 
 
 WORDS, RARE = 60, 300
@@ -307,6 +308,8 @@ def off_topic(name: str) -> Iterator[str]:
 
 def _queries_of(sets: Iterable[str]) -> Iterator[str]:
     for name in sets:
+        if name in VAGUE:
+            continue
         dataset = read_dataset(set_path(name))
         yield from sample([question.text for question in dataset.queries], FOREIGN)
 

@@ -30,8 +30,8 @@ TEMPERATURES = (0.1, 0.2, 0.4, 0.6, 0.9)
 LEGS: tuple[dict[str, float], ...] = ({"relative_bm25": 1.0}, {"cosine": 1.0})
 AXES = {
     "lexical": (0.8, 1.2, 1.6, 2.0, 2.8, 3.6),
-    "title": (0.0, 0.5, 1.0, 1.5),
-    "path": (0.0, 0.5, 1.0, 1.5),
+    "title": (0.0, 0.5, 1.0, 1.5, 2.0),
+    "path": (0.0, 0.5, 1.0, 1.5, 2.0),
 }
 """Grid of weights, relative to ten times the cosine or, for other models, its standard score."""
 MISJUDGED = ("cranfield",)
@@ -48,26 +48,24 @@ class Plan(NamedTuple):
     free: Mapping[str, tuple[float, ...]]
     answer: tuple[str, ...]
     relevance: tuple[str, ...]
-    off_topic: float = 1.0
-    """Weight of off-topic queries in the answer probability, relative to queries with an answer."""
 
 
 COSINES, COVERAGE = (
     ("best_cosine", "top5_cosine", "cosine_range"),
     ("best_coverage", "top3_coverage"),
 )
+SEVERAL_TERMS = ("coverage_lead", "top3_coverage", "query_length")
+"""Query features that say nothing about a query of one term."""
 NEAR = ("query_length", "many_near", "many_near_length")
 """Query features by which relevance depends on how many passages are near."""
 PLANS = {
     # Five more features of the answer probability were dropped: by halves of fourteen sets, the log loss on the other half
-    # is .178 without and .179 with them. With the weight of off-topic queries, an answer is as likely as none at the
-    # threshold of 0.3; with 1 search answers .14 of the off-topic queries of left-out development sets, with it .06.
+    # is .178 without and .179 with them.
     "hybrid": Plan(
         {"cosine": 1.0},
         AXES,
         ("best_cosine", "best_coverage", "coverage_lead", "margin"),
         ("log_share", *NEAR),
-        off_topic=7 / 3,
     ),
     "semantic": Plan(
         {"cosine": 1.0},
@@ -117,7 +115,7 @@ def answer_curve(
 ) -> LogisticCurve:
     """Fit the answer probability: queries with an answer in the first ten against queries without any."""
     # That few passages have a single word is nothing against it.
-    names = tuple(name for name in plan.answer if not short or name != "coverage_lead")
+    names = tuple(name for name in plan.answer if not short or name not in SEVERAL_TERMS)
     values, labels, counts = [], [], []
     for name, each in known.items():
         if name == "paraphrases" and "best_cosine" not in plan.answer:
@@ -133,8 +131,7 @@ def answer_curve(
             values.append(_picked(names, case, margin=margin(case, weights)))
             labels.append(bool(case.ideal))
             # Small libraries count half as much as the sets that they are made of.
-            count = (2 if case.judged else 1) / sorts[bool(case.ideal), case.judged]
-            counts.append(count * (1.0 if case.ideal else plan.off_topic))
+            counts.append((2 if case.judged else 1) / sorts[bool(case.ideal), case.judged])
     known_values, right = np.array(values), np.array(labels)
     start, slopes = logistic(known_values, right.astype(float), np.array(counts), ANSWER_RIDGE)
     return LogisticCurve(start, dict(zip(names, slopes.tolist(), strict=True)))

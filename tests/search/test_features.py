@@ -29,8 +29,8 @@ def test_features_combine_scores_of_the_lists_with_term_coverage(
         "keyword": listed(tools, "keyword", a=6.0, b=3.0),
     }
     one, two, three = passage_features(lists, Query("rollback replicas"), tools).values()
-    # Each word stands in one of three passages, so each is half of the question; one is a title.
-    assert (one.coverage, one.title) == (two.coverage, 0.5) == (0.5, 0.5)
+    # Each word stands in one of three passages, so each is half of the query; one is a title.
+    assert (one.coverage, one.title) == (two.coverage, 0.25) == (0.5, 0.25)
     assert (two.title, three.coverage) == (0.0, 0.0)
     assert (one.cosine, two.cosine, three.cosine) == pytest.approx((9, 8, 7))
     # The mean of 0.9, 0.8 and 0.7 is 0.8, their standard deviation the root of 0.02 / 3.
@@ -73,7 +73,7 @@ def test_equal_cosines_have_a_standard_score_of_zero(tools: Tools) -> None:
         ("the", 0.0),
     ],
 )
-def test_path_is_the_share_of_query_terms_in_the_path(
+def test_path_is_the_squared_share_of_query_terms_in_the_path(
     tmp_path: Path, text: str, share: float
 ) -> None:
     page = "databases/keep-alive_backups.md"
@@ -83,7 +83,7 @@ def test_path_is_the_share_of_query_terms_in_the_path(
             tools = Tools(snapshot, FakeEmbedder())
             lists = {"semantic": listed(tools, "semantic", d=0.9), "keyword": ()}
             (one,) = passage_features(lists, Query(text), tools).values()
-            assert one.path == pytest.approx(share)
+            assert one.path == pytest.approx(share**2)
             # By meaning alone no word counts.
             (one,) = passage_features({"semantic": lists["semantic"]}, Query(text), tools).values()
             assert one.path == 0
@@ -272,9 +272,9 @@ def test_corpus_size_counts_passages_that_pass_the_filters(
 
 @pytest.mark.parametrize(
     "text, share",
-    [("pancake recipe", 1.0), ("recipe for sushi", 0.0), ("pancake recipe for children", 1 / 3)],
+    [("pancake recipe", 1.0), ("recipe for sushi", 1 / 4), ("pancake recipe for children", 4 / 9)],
 )
-def test_a_path_counts_as_coverage_only_beyond_half_of_the_terms(
+def test_the_squared_share_of_terms_in_a_path_counts_as_coverage(
     tmp_path: Path, text: str, share: float
 ) -> None:
     pages = {"recipes/pancakes.md": "# Sunday\n\nFlour, eggs and milk.\n"}

@@ -218,7 +218,7 @@ def test_learned_fusion_records_every_part_of_a_score(tools: Tools) -> None:
     steps = {"log_share", "relevance_base", "relevance", "answer", "learned"}
     reported = {"semantic", "keyword", *one.features, *steps} - nothing
     assert reported == set(message)
-    assert message["title"] == pytest.approx(one.features["title"] * 0.5)
+    assert message["title"] == pytest.approx(one.features["title"] * 0.25)
     assert message["learned"] == first.score < message["answer"]
 
 

@@ -29,9 +29,11 @@ requested number of results. Mean nDCG@10 of eleven sets: .711 with 20, .714 wit
 MIN_SCALE = 1e-6
 """Avoids a division by zero where no candidate has a query term, or all cosines are equal."""
 TENTH, NEAR_COSINE = 9, 0.75
-"""Index of the tenth passage, and the cosine above which it is near. Hand-set; other values were not measured."""
+"""Index of the tenth passage, and the cosine above which it is near. With the fifth or twentieth and .7 or .8, the mean calibration
+error of left-out sets is .052 to .057, and that of Vaswani, if learned from, .17 to .26; with these .053 and .19."""
 LEADERS = 2
-"""Passages that may share the lead in coverage: the answer may occur twice. Hand-set; not measured."""
+"""Passages that may share the lead in coverage: the answer may occur twice. The log loss of the answer probability of left-out
+sets is .158 to .160 with 1 to 9, and .163 without the feature."""
 MAX_QUERY_LENGTH = 20
 """Terms beyond which a query counts as no longer: the development sets have hardly any longer ones."""
 MIN_CORPUS_SIZE = 25
@@ -60,9 +62,9 @@ class PassageFeatures(NamedTuple):
     exact_phrase: float
     """1 if the query occurs as typed: a single term, a term such as `v1.20`, or several words in a row. Not weighted."""
     title: float
-    """Term coverage of the title."""
+    """Squared term coverage of the title, so that a title with one of several terms counts little."""
     path: float
-    """Share of the query terms that occur in the path, unweighted."""
+    """Squared share of the query terms that occur in the path, unweighted."""
 
 
 class QueryFeatures(NamedTuple):
@@ -129,8 +131,8 @@ def passage_features(
             lexical=max(relative_bm25 * own.anywhere, linked.get(id, 0.0)),
             coverage=own.anywhere,
             exact_phrase=max((values.get(id, 0.0) for values in phrases), default=0.0),
-            title=own.title,
-            path=_path_coverage(chunk.path, term_sets),
+            title=own.title**2,
+            path=_path_coverage(chunk.path, term_sets) ** 2,
         )
     return features
 
@@ -163,7 +165,7 @@ def query_features(
     lexical = [features[hit.chunk.id] for hit in by_terms[:POOL_SIZE]]
     pool = {hit.chunk.id for hits in lists.values() for hit in hits[:POOL_SIZE]}
     cosines = [one.cosine for one in nearest] or [0.0]
-    coverage = [max(one.coverage, _path_evidence(one.path)) for one in (*nearest, *lexical)]
+    coverage = [max(one.coverage, one.path) for one in (*nearest, *lexical)]
     is_phrase_match = any(one.exact_phrase for one in (*nearest, *lexical))
     terms = term_count(query.text, query.languages)
     length = 1 if is_phrase_match else min(terms, MAX_QUERY_LENGTH)
@@ -327,15 +329,6 @@ def _path_terms(path: str) -> frozenset[str]:
 @lru_cache(maxsize=PATH_CACHE_SIZE)
 def _part_terms(part: str) -> frozenset[str]:
     return frozenset(query_terms(part))
-
-
-def _path_evidence(share: float) -> float:
-    """Map the share of terms in a path to coverage: 0 for half of them, 1 for all.
-
-    A page about pancakes in a folder of recipes need not contain `recipe`; but the folder alone is half of
-    `recipe for sushi`, which no page there answers. Hand-set; not measured.
-    """
-    return 2 * share - 1
 
 
 def _corpus_size(query: Query, tools: Tools) -> int:
