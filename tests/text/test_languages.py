@@ -95,6 +95,8 @@ def test_a_query_is_analyzed_by_the_rules_of_its_language_and_of_english(
     assert query_languages(text, of_documents) == expected
 
 
-@pytest.mark.parametrize("text", ["cook a chicken soup", "parse a date", "single electrode discharge"])
+@pytest.mark.parametrize(
+    "text", ["cook a chicken soup", "parse a date", "single electrode discharge"]
+)
 def test_a_few_documents_in_other_languages_do_not_make_a_short_query_foreign(text: str) -> None:
     assert query_languages(text, {"ca": 2, "en": 1000, "fr": 4, "it": 4, "ro": 1}) == ("en",)
