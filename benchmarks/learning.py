@@ -55,7 +55,7 @@ COSINES, COVERAGE = (
     ("best_coverage", "top3_coverage"),
 )
 SEVERAL_TERMS = ("coverage_lead", "top3_coverage", "query_length")
-"""Query features that say nothing about a query of one term."""
+"""Query features that are not used for a query of one term: that few passages have it is nothing against it."""
 NEAR = ("query_length", "many_near", "many_near_length")
 """Query features by which relevance depends on how many passages are near."""
 PLANS = {
@@ -114,7 +114,6 @@ def answer_curve(
     plan: Plan, known: Cases, weights: Mapping[str, float], short: bool
 ) -> LogisticCurve:
     """Fit the answer probability: queries with an answer in the first ten against queries without any."""
-    # That few passages have a single word is nothing against it.
     names = tuple(name for name in plan.answer if not short or name not in SEVERAL_TERMS)
     values, labels, counts = [], [], []
     for name, each in known.items():

@@ -123,7 +123,7 @@ class Query:
     """Multiplies the number of candidates that retrievers fetch."""
     mode: Mode = Mode.HYBRID
     languages: tuple[str, ...] = ("en",)
-    """Languages by whose rules the text is analyzed: its own first, then those of the documents."""
+    """Languages by whose rules the text is analyzed: its own first, then English."""
     filters: Filters = field(default_factory=Filters)
     kind: str = "exploratory"
     weights: Mapping[str, float] = field(default_factory=dict)

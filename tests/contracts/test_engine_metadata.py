@@ -374,11 +374,13 @@ def test_an_english_query_finds_loan_words_in_documents_of_other_languages(
     engine: Engine,
 ) -> None:
     assert analyze("Cluster", "de") != analyze("cluster")
-    put(engine, entry("a.md", "Der Cluster wird geprüft.", language="de"))
+    put(engine, entry("a.md", "Der Cluster war gestern langsam.", language="de"))
     with engine.snapshot() as snapshot:
         results = snapshot.lexical.search(query_terms("clusters"), FIELD_BOOSTS, Filters(), 9)
         owners = snapshot.documents.owners([each.chunk_id for each in results])
         assert set(owners.values()) == {id_of("a.md")}
+        # A stop word of German is none of its terms, though `war` is a word in English.
+        assert not snapshot.lexical.search(query_terms("war"), FIELD_BOOSTS, Filters(), 9)
 
 
 def test_a_phrase_is_found_in_documents_of_every_language(engine: Engine) -> None:

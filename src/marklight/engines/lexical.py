@@ -17,6 +17,7 @@ from marklight.text import (
     code_terms,
     digest,
     identifier_parts,
+    query_analyses,
 )
 
 PROSE = tuple(FIELD_BOOSTS)
@@ -73,15 +74,15 @@ def shared_terms(values: Mapping[str, str | Sequence[str]]) -> DocumentTerms:
 
 
 def field_terms(text: str, language: str) -> list[str]:
-    """Return the terms of a text by the rules of its language, then those by the rules of English that are others.
+    """Return the terms of a text by the rules of its language, then those that the rules of English add.
 
     A query in any language has English terms too, so it finds names and loan words in documents of all languages.
     """
-    terms = analyze(text, language)
     if language in ("", ENGLISH):
-        return terms
-    known = set(terms)
-    return terms + [term for term in analyze(text) if term not in known]
+        return analyze(text, language)
+    own, *english = query_analyses(text, (language, ENGLISH))
+    known = set(own)
+    return own + [term for terms in english for term in terms if term not in known]
 
 
 def passage_terms(shared: DocumentTerms, chunk: Chunk) -> Mapping[str, Sequence[str]]:

@@ -26,8 +26,6 @@ MAX_VALUE, VALUE_START = 400, 300
 FILES, AUTHOR = "files", "author"
 """Keys of the files that a commit changed and of a document's author."""
 LANGUAGE = "language"
-MAX_COUNTED = 1_000
-"""Documents up to which those of a language are counted: enough to tell a few from many."""
 """Key of the language of a document: that of its frontmatter, else the one that was detected."""
 
 

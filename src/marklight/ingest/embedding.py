@@ -6,7 +6,7 @@ Vectors are computed in windows, each one commit, so that an interruption loses 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple, Self
 
@@ -62,7 +62,7 @@ class Indexing:
 
     engine: Engine
     embedder: Embedder | None
-    second: Callable[[Collection[str]], Embedder | None] = field(
+    second: Callable[[Mapping[str, int]], Embedder | None] = field(
         default=lambda _: None, kw_only=True, compare=False
     )
     """Returns the model that also embeds the passages, given the languages of the documents."""

@@ -71,7 +71,7 @@ def parsers_fingerprint(parsers: Mapping[str, str] = PARSERS) -> str:
         if name not in OFF:
             require_parser(name)
         used.append(f"{pattern}={name} {PARSER_VERSIONS.get(name, '')}".rstrip())
-    return digest("frontmatter 2", "language 1", *used, size=8)
+    return digest("frontmatter 2", "language 2", *used, size=8)
 
 
 @dataclass(frozen=True, slots=True)

@@ -220,7 +220,7 @@ def _embedder(library: Library, language: str) -> Embedder | None:
         first = library.models.embedder
         if first is None or not first.languages or language in first.languages:
             return first
-        second = library.models.multilingual([language])
+        second = library.models.multilingual({language: 1})
     except ModelError:
         return None
     return second if second is not None and language in second.languages else None

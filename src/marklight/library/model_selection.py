@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -60,13 +60,15 @@ class ModelSelection:
 
         return load_once
 
-    def multilingual(self, of_documents: Collection[str]) -> Embedder | None:
+    def multilingual(self, of_documents: Mapping[str, int]) -> Embedder | None:
         """Return the second model, if it is installed, for documents in languages that the first does not know."""
+        from marklight.text.languages import main_languages
+
         wanted, first = self.settings["model.multilingual"], self.embedder
         if wanted == "never" or first is None or not first.languages:
             return None
         known = set(models.KNOWN[models.MULTILINGUAL].languages).difference(first.languages)
-        if wanted == "auto" and known.isdisjoint(of_documents):
+        if wanted == "auto" and known.isdisjoint(main_languages(of_documents)):
             return None
         try:
             return self.embedder_named(models.MULTILINGUAL)
@@ -79,19 +81,21 @@ class ModelSelection:
         self, query: Query, snapshot: Snapshot, first: Embedder
     ) -> tuple[Embedder | None, Embedder | None, list[str]]:
         """Return the models for the language of a query and for documents in other languages, and a notice if there is none."""
-        own, of_documents = query.languages[0], snapshot.metadata.languages()
+        from marklight.text.languages import documents_by_language, language_name, main_languages
+
+        own = query.languages[0]
         if not first.languages:
             return first, None, []
+        total = snapshot.status.counts("").documents
+        of_documents = documents_by_language(snapshot.metadata.languages(), total)
         second = self.multilingual(of_documents)
         if second is not None and second.fingerprint not in snapshot.status.models():
             second = None
-        known = of_documents and not {*first.languages, ""}.isdisjoint(of_documents)
+        known = not set(first.languages).isdisjoint(main_languages(of_documents))
         if own in first.languages and (known or second or not of_documents):
             return first, second, []
         if second is not None and own in second.languages:
             return second, None, []
-        from marklight.text.languages import language_name
-
         unknown = own if own not in first.languages else next(iter(of_documents))
         notice = f"{first.name} does not know {language_name(unknown)}"
         if query.mode is Mode.SEMANTIC:

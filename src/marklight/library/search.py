@@ -32,7 +32,7 @@ from marklight.ports import Embedder, Progress, Reranker, Snapshot, Tools
 from marklight.query import Mode, Query
 from marklight.search.context import OpenDocuments, levels, within_budget
 from marklight.search.pipeline import GONE, Pipeline
-from marklight.text.languages import query_languages
+from marklight.text.languages import documents_by_language, query_languages
 
 if TYPE_CHECKING:
     from marklight.library import Library
@@ -221,9 +221,10 @@ def run(
 
     If a model server fails, keyword search alone answers.
     """
-    languages = query_languages(prepared.query.text, snapshot.metadata.languages())
-    query = replace(prepared.query, languages=languages)
     counts = snapshot.status.counts(library.models.fingerprint()[0])
+    of_documents = documents_by_language(snapshot.metadata.languages(), counts.documents)
+    languages = query_languages(prepared.query.text, of_documents)
+    query = replace(prepared.query, languages=languages)
     embedder, notices = choose_embedder(
         query, snapshot, prepared.embedder, library.models.embedder_named, rest
     )

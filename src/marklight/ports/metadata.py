@@ -39,7 +39,7 @@ class MetadataReader(Protocol):
         """Return True if any document has this frontmatter key."""
 
     def languages(self) -> Mapping[str, int]:
-        """Return the languages of documents with document counts up to 1,000, in order; some are no ISO 639-1 code but a value of frontmatter."""
+        """Return the languages of documents in order, with document counts up to a bound; values that are not ISO 639-1 codes come from frontmatter."""
 
     def values(self, key: str, limit: int) -> Mapping[str, int]:
         """Return the lower-case values of a frontmatter key with document counts, most frequent first."""

@@ -30,7 +30,7 @@ MIN_SCALE = 1e-6
 """Avoids a division by zero where no candidate has a query term, or all cosines are equal."""
 TENTH, NEAR_COSINE = 9, 0.75
 """Index of the tenth passage, and the cosine above which it is near. With the fifth or twentieth and .7 or .8, the mean calibration
-error of left-out sets is .052 to .057, and that of Vaswani, if learned from, .17 to .26; with these .053 and .19."""
+error of left-out sets is .052 to .057, and that of Vaswani, if learned from, .17 to .26."""
 LEADERS = 2
 """Passages that may share the lead in coverage: the answer may occur twice. The log loss of the answer probability of left-out
 sets is .158 to .160 with 1 to 9, and .163 without the feature."""

@@ -11,6 +11,7 @@ from marklight.ports import BOILERPLATE, FIELD_BOOSTS, Embedder, ScoredChunk, To
 from marklight.query import Query
 from marklight.settings import Within
 from marklight.text import code_terms, query_terms
+from marklight.text.languages import main_languages
 
 if TYPE_CHECKING:
     from marklight.model import Vector
@@ -87,7 +88,7 @@ def _with_other_languages(
     )
     owners = snapshot.documents.owners([each.chunk_id for each in candidates])
     merged = list(candidates)
-    for language in snapshot.metadata.languages():
+    for language in main_languages(snapshot.metadata.languages()):
         if language in first.languages or language not in second.languages:
             continue
         written_in = replace(query.filters, where=(*query.filters.where, ("language", language)))

@@ -142,7 +142,7 @@ def identifier_parts(text: str) -> list[str]:
 def query_terms(text: str, *respelled: str, languages: Sequence[str] = (ENGLISH,)) -> list[str]:
     """Return the terms of a query with those of its identifiers' parts; never empty, as a query of stop words keeps them.
 
-    `languages` are that of the query, then those of the documents. Words are stemmed by the rules of each; stop words
+    `languages` are that of the query, then others, such as English. Words are stemmed by the rules of each; stop words
     of the query's language are dropped in all. Other spellings of the query add the terms that are new.
     """
     first, *others = query_analyses(text, languages)

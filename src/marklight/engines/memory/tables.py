@@ -14,7 +14,6 @@ from marklight.engines.metadata_filters import (
     AUTHOR,
     FILES,
     LANGUAGE,
-    MAX_COUNTED,
     TAG,
     epoch_seconds,
     file_and_author_filters,
@@ -37,6 +36,7 @@ from marklight.model import Chunk, Counts, Document, DocumentId, Heading, Sectio
 from marklight.ports import DocumentMatch, IndexedFile, PathRange, ScoredChunk
 from marklight.query import Filters
 from marklight.text import matches_phrases, normalize, title_key
+from marklight.text.languages import MAX_COUNTED
 
 
 @dataclass(frozen=True, slots=True)

@@ -255,7 +255,7 @@ class RelationalMetadata:
     def languages(self) -> Mapping[str, int]:
         cache = self._snapshot.cache
         if cache.languages is None:
-            cache.languages = document_languages(self._session)
+            cache.languages = language_counts(self._session)
         return cache.languages
 
     def values(self, key: str, limit: int) -> Mapping[str, int]:
@@ -275,18 +275,31 @@ class RelationalMetadata:
         return dict(rows)
 
 
-def document_languages(session: Session) -> dict[str, int]:
-    """Return the languages of documents in order with counts; the time is bounded, however many documents there are."""
-    from marklight.engines.metadata_filters import LANGUAGE, MAX_COUNTED
+def document_languages(session: Session) -> list[str]:
+    """Return the distinct languages of documents in order, each by one lookup in the index of metadata."""
+    from marklight.engines.metadata_filters import LANGUAGE
 
     rows = session.all(
         "WITH RECURSIVE v (value) AS (SELECT min(m.value) FROM metadata m WHERE m.key = ? UNION ALL"
         " SELECT (SELECT min(m.value) FROM metadata m WHERE m.key = ? AND m.value > v.value)"
-        " FROM v WHERE v.value IS NOT NULL) SELECT v.value, (SELECT count(*) FROM (SELECT 1 FROM metadata m"
-        " WHERE m.key = ? AND m.value = v.value LIMIT ?) AS one) FROM v WHERE v.value IS NOT NULL LIMIT ?",
-        [LANGUAGE, LANGUAGE, LANGUAGE, MAX_COUNTED, MAX_LANGUAGES],
+        " FROM v WHERE v.value IS NOT NULL) SELECT value FROM v WHERE value IS NOT NULL LIMIT ?",
+        [LANGUAGE, LANGUAGE, MAX_LANGUAGES],
     )
-    return dict(rows)
+    return [value for (value,) in rows]
+
+
+def language_counts(session: Session) -> dict[str, int]:
+    """Return the languages of documents in order with document counts up to `MAX_COUNTED`."""
+    from marklight.engines.metadata_filters import LANGUAGE
+    from marklight.text.languages import MAX_COUNTED
+
+    count = (
+        "SELECT count(*) FROM (SELECT 1 FROM metadata WHERE key = ? AND value = ? LIMIT ?) AS one"
+    )
+    return {
+        value: session.all(count, [LANGUAGE, value, MAX_COUNTED])[0][0]
+        for value in document_languages(session)
+    }
 
 
 class RelationalStatus:
