@@ -14,7 +14,7 @@ from marklight.errors import UsageError
 from marklight.model import DocumentId, FileState
 from marklight.ports import FIELD_BOOSTS, DocumentMatch, Engine
 from marklight.query import CollectionGlob, Filters
-from marklight.text import analyze, query_terms
+from marklight.text import analyze
 from tests.contracts.builders import commit, embedding, entry, find, id_of, put, vector
 
 FILTERED: dict[str, dict[str, Any]] = {
@@ -348,54 +348,6 @@ def test_documents_with_terms_are_those_that_brute_force_finds(engine: Engine) -
             assert found == brute_force(entries, words, filters), (words, filters)
             found_some += bool(found)
     assert found_some > 50
-
-
-def test_documents_have_a_language_by_which_they_are_listed_filtered_and_stemmed(
-    engine: Engine,
-) -> None:
-    put(
-        engine,
-        entry("a.md", "Alle Abhängigkeiten prüfen.", language="de"),
-        entry("b.md", "Check all dependencies.", language="en"),
-        entry("c.md", "Check the dependencies."),
-        entry("d.md", "Un texte.", metadata={"language": "fr"}),
-    )
-    with engine.snapshot() as snapshot:
-        assert list(snapshot.metadata.languages().items()) == [("de", 1), ("en", 1), ("fr", 1)]
-        german = Filters(where=(("language", "DE"),))
-        assert snapshot.metadata.matching_documents(german, 9) == [id_of("a.md")]
-        terms = query_terms("die Abhängigkeit", languages=("de", "en"))
-        results = snapshot.lexical.search(terms, FIELD_BOOSTS, Filters(), 9)
-        owners = snapshot.documents.owners([each.chunk_id for each in results])
-        assert set(owners.values()) == {id_of("a.md")}
-
-
-def test_an_english_query_finds_loan_words_in_documents_of_other_languages(
-    engine: Engine,
-) -> None:
-    assert analyze("Cluster", "de") != analyze("cluster")
-    put(engine, entry("a.md", "Der Cluster war gestern langsam.", language="de"))
-    with engine.snapshot() as snapshot:
-        results = snapshot.lexical.search(query_terms("clusters"), FIELD_BOOSTS, Filters(), 9)
-        owners = snapshot.documents.owners([each.chunk_id for each in results])
-        assert set(owners.values()) == {id_of("a.md")}
-        # A stop word of German is none of its terms, though `war` is a word in English.
-        assert not snapshot.lexical.search(query_terms("war"), FIELD_BOOSTS, Filters(), 9)
-
-
-def test_a_phrase_is_found_in_documents_of_every_language(engine: Engine) -> None:
-    put(
-        engine,
-        entry("a.md", "Alle offenen Abhängigkeiten prüfen.", language="de"),
-        entry("b.md", "No text of this kind."),
-    )
-    with engine.snapshot() as snapshot:
-        for phrase in ("offenen Abhängigkeiten", "Alle offenen"):
-            matching = snapshot.metadata.matching_documents(Filters(phrases=(phrase,)), 9)
-            assert matching == [id_of("a.md")]
-    commit(engine, Batch(removed=(id_of("a.md"),)))
-    with engine.snapshot() as snapshot:
-        assert list(snapshot.metadata.languages()) == []
 
 
 def test_authors_are_found_with_and_without_accents(engine: Engine) -> None:

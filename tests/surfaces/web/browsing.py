@@ -7,9 +7,10 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Dialog, Page, sync_playwright
+from playwright.sync_api import Browser, Dialog, Page, expect, sync_playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 WAIT_MS = 30_000
@@ -92,3 +93,22 @@ def visiting(browser: Browser, base: str, **options: Any) -> Iterator[Page]:
         troubles.append("the policy was violated, or something ran")
     context.close()
     assert troubles == []
+
+
+def asks(page: Page, **expected: list[str]) -> None:
+    """Wait until the URL has these parameters and no others."""
+    page.wait_for_url(lambda url: parse_qs(urlsplit(url).query) == expected)
+
+
+def typed(page: Page, text: str) -> None:
+    """Type a text and wait for the results of the whole of it."""
+    with page.expect_response(
+        lambda response: "/api/search" in response.url and has_query(text, response.url)
+    ):
+        page.keyboard.type(text)
+    expect(page.locator("#results-panel")).not_to_have_attribute("aria-busy", "true")
+
+
+def has_query(text: str, url: str) -> bool:
+    """Return true if a URL asks for this text."""
+    return parse_qs(urlsplit(url).query).get("q") == [text]

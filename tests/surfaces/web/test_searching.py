@@ -12,30 +12,12 @@ from playwright.sync_api import Browser, Page, Request, Route, expect
 
 from tests.making import write
 from tests.surfaces.http.serving import serving
-from tests.surfaces.web.browsing import PAGES, visiting
+from tests.surfaces.web.browsing import asks, has_query, typed, visiting
 
 QUOTED = '"exactly ninety minutes"'
 """In quotes, for the fake model knows no meaning."""
 NOON = datetime(2026, 11, 16, 12, tzinfo=UTC)
 ODD = ('"', "-", "tag:", "a*b?[c", "'; --", "<b>", "😀", "\\", "%00", "((((", "日本語", "x" * 4000)
-
-
-def asks(page: Page, **expected: list[str]) -> None:
-    """The address says this, and nothing else."""
-    page.wait_for_url(lambda url: parse_qs(urlsplit(url).query) == expected)
-
-
-def typed(page: Page, text: str) -> None:
-    """What is shown then answers all of it, and no longer a part."""
-    with page.expect_response(
-        lambda reported: "/api/search" in reported.url and is_asked(text, reported.url)
-    ):
-        page.keyboard.type(text)
-    expect(page.locator("#results-panel")).not_to_have_attribute("aria-busy", "true")
-
-
-def is_asked(text: str, url: str) -> bool:
-    return parse_qs(urlsplit(url).query).get("q") == [text]
 
 
 def test_results_appear_while_typing_with_their_location(page: Page) -> None:
@@ -51,85 +33,6 @@ def test_results_appear_while_typing_with_their_location(page: Page) -> None:
     expect(page.locator("#message")).to_have_text(re.compile(r"^\d+ results?$"))
     asks(page, q=[QUOTED])
     expect(page).to_have_title(f"{QUOTED} – Marklight")
-
-
-def test_the_last_word_may_be_unfinished_while_typing(page: Page) -> None:
-    sent: list[dict[str, list[str]]] = []
-    page.on("request", lambda request: sent.append(parse_qs(urlsplit(request.url).query)))
-    page.goto("/")
-    expect(page.locator("#q")).to_be_focused()
-    typed(page, "zeb")
-    assert sent[-1]["prefix"] == ["true"]
-    first = page.locator("#results > li").first
-    expect(first).to_contain_text("zebra", ignore_case=True)
-    assert {each.lower() for each in first.locator("mark").all_inner_texts()} == {"zebra"}
-    with page.expect_response(lambda reported: "/api/search" in reported.url):
-        page.keyboard.press("Enter")
-    assert "prefix" not in sent[-1]
-    asks(page, q=["zeb"])
-
-
-def test_more_results_and_filters_keep_the_unfinished_last_word(
-    browser: Browser, tmp_path: Path
-) -> None:
-    everything = {"confidence": {"threshold": 0.0, "tail": 0.0}}
-    folder = write(tmp_path / "docs", PAGES)
-    with (
-        serving(folder, search=everything) as each,
-        visiting(browser, f"http://{each.name}") as page,
-    ):
-        sent: list[dict[str, list[str]]] = []
-
-        def record(request: Request) -> None:
-            if "/api/search" in request.url or "/api/list" in request.url:
-                sent.append(parse_qs(urlsplit(request.url).query))
-
-        page.on("request", record)
-        page.goto("/")
-        expect(page.locator("#q")).to_be_focused()
-        typed(page, "bafin zeb")
-        links = page.locator("#results h3 a")
-        expect(links).to_have_count(10)
-        assert all(each.startswith("Zebra") for each in links.all_inner_texts())
-        page.get_by_role("button", name="More results").click()
-        expect(page.locator("#message")).to_have_text("30 results")
-        assert sum(each.startswith("Zebra") for each in links.all_inner_texts()) == 25
-        assert (sent[-1]["prefix"], sent[-1]["limit"]) == (["true"], ["30"])
-        asks(page, q=["bafin zeb"], limit=["30"], prefix=["1"])
-        page.reload()
-        expect(page.locator("#message")).to_have_text("30 results")
-        page.locator("#filters summary").click()
-        page.get_by_label("Path").fill("many/*")
-        expect(page.locator("#message")).to_have_text("10 results")
-        assert (sent[-1]["prefix"], sent[-1]["path"]) == (["true"], ["many/*"])
-        page.get_by_label("List documents").check()
-        expect(page.locator("#results > li.listed").first).to_be_visible()
-        assert sent[-1]["prefix"] == ["true"]
-        # Enter finishes the word, and a filter does not reopen it.
-        page.locator("#q").press("Enter")
-        page.wait_for_url(lambda url: "prefix" not in url)
-        page.get_by_label("List documents").uncheck()
-        expect(page.locator("#results-panel")).not_to_have_attribute("aria-busy", "true")
-        page.get_by_label("Path").fill("")
-        page.wait_for_url(lambda url: "path" not in url)
-        expect(page.locator("#results-panel")).not_to_have_attribute("aria-busy", "true")
-        assert "prefix" not in sent[-1]
-
-
-def test_the_unfinished_last_word_is_kept_when_indexing_ends(page: Page) -> None:
-    indexing = True
-
-    def health(route: Route) -> None:
-        progress = {"phase": "Embedding passages", "done": 1, "total": 2} if indexing else None
-        route.fulfill(json={**route.fetch().json(), "indexing": progress})
-
-    page.route("**/health", health)
-    page.goto("/")
-    expect(page.locator("#server-status")).to_contain_text("Indexing, 50 %")
-    typed(page, "zeb")
-    with page.expect_request(lambda request: "/api/search" in request.url) as again:
-        indexing = False
-    assert parse_qs(urlsplit(again.value.url).query)["prefix"] == ["true"]
 
 
 def test_an_uncalibrated_score_is_not_shown_as_a_probability(page: Page) -> None:
@@ -303,7 +206,7 @@ def test_any_typed_text_is_a_valid_query(page: Page) -> None:
     page.goto("/")
     for text in ODD:
         page.locator("#q").fill(text)
-        page.wait_for_url(partial(is_asked, text))
+        page.wait_for_url(partial(has_query, text))
         expect(page.locator("#results-panel")).not_to_have_attribute("aria-busy", "true")
         expect(page.locator("#state .state, #results > li").first).to_be_visible()
         expect(page.locator("#state")).not_to_contain_text("Search your documents")
