@@ -22,7 +22,7 @@ from tests.servers.postgres import PostgresServer, new_server
 from benchmarks._measure import save
 from marklight.batch import Batch
 from marklight.engines import PostgresSettings, ServerSettings, parse_address
-from marklight.engines.postgres.engine import PostgresEngine
+from marklight.engines.server.postgres.engine import PostgresEngine
 from marklight.errors import ConnectionLost, StoreError
 from marklight.ports import FIELD_BOOSTS
 from marklight.query import Filters

@@ -25,7 +25,7 @@ from benchmarks._measure import corpus, result_path, save
 from marklight import engines
 from marklight.batch import Batch, Entry
 from marklight.engines.lexical import WHOLE, document_terms, passage_terms
-from marklight.engines.postgres.engine import PostgresEngine
+from marklight.engines.server.postgres.engine import PostgresEngine
 from marklight.ingest.document import parse_document
 from marklight.ingest.read import Source
 from marklight.ingest.recipe import Chunker

@@ -42,8 +42,8 @@ def session(request: pytest.FixtureRequest) -> Iterator[Session]:
         opened.close()
         return
     pytest.importorskip("psycopg", reason="the extra `postgres` is not installed")
-    from marklight.engines.postgres.connections import Connections, ServerAddress
-    from marklight.engines.postgres.session import PostgresSession
+    from marklight.engines.server.postgres.connections import Connections, ServerAddress
+    from marklight.engines.server.postgres.session import PostgresSession
     from tests.servers.postgres import shared_server
 
     connections = Connections(ServerAddress(shared_server().address(), "nowhere"))

@@ -27,7 +27,8 @@ MAX_PAUSE = 0.02
 COPY = """
 import os, sys
 import marklight
-from marklight.engines import embedded, postgres
+from marklight.engines import embedded
+from marklight.engines.server import postgres
 from marklight.library import Library, history, transfer
 from marklight.library.transfer import archive_reader, contents, copying
 contents.BATCH_DOCUMENTS, copying.BATCH_VECTORS = 3, 5   # many commits, so that kills hit every part of one

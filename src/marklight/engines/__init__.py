@@ -189,7 +189,7 @@ def parse_address(address: str) -> EngineAddress:
     if address == "memory:":
         return EngineAddress(scheme)
     if scheme in SERVER_SCHEMES:
-        from marklight.engines.server_address import parse
+        from marklight.engines.server.address import parse
 
         return parse(address)
     # Without the address, which may contain a password after a mistyped scheme, or be `password=… host=…` without one.
@@ -234,7 +234,7 @@ def _open_server(address: EngineAddress, settings: ServerSettings) -> Engine:
     try:
         for package in ("psycopg", *(["qdrant_client"] if address.vectors else [])):
             import_module(package)
-        from marklight.engines.postgres.engine import PostgresEngine
+        from marklight.engines.server.postgres.engine import PostgresEngine
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("marklight"):
             raise

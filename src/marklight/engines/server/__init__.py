@@ -1,0 +1,1 @@
+"""Engines that keep an index on database servers: PostgreSQL, and Qdrant over PostgreSQL."""

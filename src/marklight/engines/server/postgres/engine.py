@@ -1,0 +1,332 @@
+"""The PostgreSQL engine: one server for many people; many writers at once, and readers that never wait."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from marklight.batch import Batch
+from marklight.engines import EngineAddress, ServerSettings
+from marklight.engines.relational.snapshot import Caches
+from marklight.engines.server.postgres import schema
+from marklight.engines.server.postgres.connections import Connections, ServerAddress
+from marklight.engines.server.postgres.indexes import Change, LexicalIndex, VectorIndex
+from marklight.engines.server.postgres.jobs import JobQueue
+from marklight.engines.server.postgres.replicas import (
+    PrimaryReaders,
+    Readers,
+    ReplicaReaders,
+    primary_dsn,
+    split_hosts,
+)
+from marklight.engines.server.postgres.server_errors import MissingLibrary
+from marklight.engines.server.postgres.session import PostgresSession, open_snapshot
+from marklight.engines.server.postgres.snapshot import PostgresSnapshot
+from marklight.engines.server.postgres.writers import Writers
+from marklight.errors import Busy, ConnectionLost, ReadOnly, StoreError
+from marklight.ports import Snapshot
+
+WAIT_SECONDS = 10.0
+"""Seconds that cleaning and checking wait for writers."""
+_COMMIT_ATTEMPTS = 3
+_SNAPSHOT_ATTEMPTS = 3
+_MAINTENANCE_CONNECTIONS = 3
+_MAY_ONLY_READ = (
+    "SELECT pg_is_in_recovery() OR coalesce(NOT has_table_privilege("
+    "(SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+    " WHERE n.nspname = $1 AND c.relname = 'documents'), 'INSERT'), false)"
+)
+_SERVER = (
+    "SELECT current_setting('server_version'),"
+    " (SELECT extversion FROM pg_extension WHERE extname = 'vector'), current_user::text"
+)
+_LAST_WRITE = (
+    "SELECT to_char(committed AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"') FROM state"
+)
+_DERIVED_TABLES = ["segments", "postings", "document_lengths", "vectors", "term_vectors"]
+_SCHEMA_BYTES = (
+    "SELECT coalesce(sum(pg_total_relation_size(oid)), 0) FROM pg_class"
+    " WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace"
+)
+
+
+class PostgresEngine:
+    """An index in a schema of a PostgreSQL database.
+
+    Readers, writers and maintenance have pools of their own, so that none of them waits for a connection of another.
+    """
+
+    def __init__(
+        self,
+        address: EngineAddress,
+        settings: ServerSettings | None = None,
+        readers: Readers | None = None,
+    ) -> None:
+        self.address = address
+        self.settings = settings or ServerSettings()
+        total = self.settings.postgres.connections
+        writing = max(1, total // 4)
+        self.primary = self._connections(writing)
+        self.maintenance = self._connections(_MAINTENANCE_CONNECTIONS)
+        self.readers = readers or self._readers(max(1, total - writing))
+        self.lexical, self.vectors = open_indexes(address, self.settings)
+        self.writers = Writers(self.primary, lambda: self._prepare_indexes(self.maintenance))
+        self.caches = Caches()
+        self.queue = JobQueue(self.maintenance, self.settings.queue, self.readers.choose)
+        self._notices: deque[str] = deque()
+        self._read_only: bool | None = None
+
+    def _readers(self, size: int) -> Readers:
+        dsn, settings = self.address.dsn, self.settings.postgres
+        if len(split_hosts(dsn)) == 1:
+            return PrimaryReaders(self._connections(size))
+        server = ServerAddress(dsn, self.address.library)
+        return ReplicaReaders(server, settings.staleness_seconds, size, settings.connect_seconds)
+
+    def _connections(self, size: int) -> Connections:
+        dsn = primary_dsn(self.address.dsn)
+        server = ServerAddress(dsn, self.address.library, str(self.address))
+        wait_seconds = self.settings.postgres.connect_seconds
+        return Connections(server, max_size=size, wait_seconds=wait_seconds)
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Snapshot]:
+        opened = self._open_snapshot()
+        if opened is None:
+            from marklight.engines.memory import MemoryEngine
+
+            with MemoryEngine().snapshot() as empty:
+                yield empty
+            return
+        try:
+            yield opened
+        finally:
+            opened.session.close()
+
+    def _open_snapshot(self) -> PostgresSnapshot | None:
+        """Open a snapshot on a server that responds; None if the library does not exist."""
+        for attempt in range(1, _SNAPSHOT_ATTEMPTS + 1):
+            connections = self.readers.choose()
+            try:
+                self._prepare_indexes(connections)
+                session, state = open_snapshot(
+                    connections, self.settings.postgres.statement_seconds
+                )
+                return PostgresSnapshot(self, session, state)
+            except MissingLibrary:
+                with connections.connection() as connection:
+                    schema.check_usage(connections, connection)
+                return None
+            except Busy:
+                raise
+            except StoreError as error:
+                self.readers.failed(connections)
+                # The next server may respond; a server that is alone is asked again after a lost connection only.
+                others = self.readers.choose() is not connections
+                if attempt == _SNAPSHOT_ATTEMPTS or not (
+                    others or isinstance(error, ConnectionLost)
+                ):
+                    raise
+        raise AssertionError("unreachable")
+
+    def _prepare_indexes(self, connections: Connections) -> None:
+        for index in self._indexes:
+            index.prepare(connections)
+
+    @property
+    def _indexes(self) -> tuple[LexicalIndex, VectorIndex]:
+        return self.lexical, self.vectors
+
+    @contextmanager
+    def writing(self, wait_seconds: float) -> Iterator[None]:
+        if self.read_only():
+            raise self._refuse_writing()
+        with self.writers.hold(wait_seconds):
+            yield
+
+    def commit(self, batch: Batch) -> int:
+        """Apply a batch in one transaction; one that the server ended as part of a deadlock is repeated."""
+        session = self.writers.session
+        if not batch:
+            return int(session.value("SELECT generation FROM state"))
+        from marklight.engines.server.postgres.commit import apply, without_long_paths
+
+        batch, left_out = without_long_paths(batch)
+        if left_out:
+            self._notices.append(
+                f"Documents not indexed because their paths are too long for PostgreSQL: {left_out}"
+            )
+        attempt = 1
+        while True:
+            try:
+                generation = apply(self, session, batch)
+                break
+            except Busy:
+                if attempt == _COMMIT_ATTEMPTS:
+                    raise
+                attempt += 1
+            except ConnectionLost as error:
+                raise StoreError(
+                    f"{error.message} (during a commit)",
+                    "The commit was stored completely or not at all."
+                    " Run `marklight index`, which continues from there",
+                ) from error
+        self._after_commit()
+        return generation
+
+    def _after_commit(self) -> None:
+        with suppress(
+            StoreError
+        ):  # the primary is gone, and what it committed is on no other server
+            self.readers.committed(self.writers.session)
+        for index in self._indexes:
+            try:
+                index.after_commit(self.maintenance)
+            except StoreError as error:  # everything is committed: the next commit tries again
+                self._notices.append(str(error))
+
+    def _refuse_writing(self) -> ReadOnly:
+        if not self.readers.primary_answers():
+            return ReadOnly(
+                f"The primary server of {self.address} does not answer, so the index cannot be changed",
+                "Searches continue from replicas. Check that one of the servers is a primary, and try again",
+            )
+        return ReadOnly(
+            f"This role may read {self.address} but not change it",
+            "Searches work. To index documents, connect as a role that may write",
+        )
+
+    def clean(self, keep: Iterable[str]) -> int:
+        from marklight.engines.relational.vocabulary import delete_unused_vectors
+
+        models = tuple(keep)
+        if not self._exists():
+            return 0
+        with self.writers.alone(WAIT_SECONDS) as session:
+            with session.transaction():
+                deleted = delete_unused_vectors(session, models)
+                deleted += sum(index.clean(session, models) for index in self._indexes)
+                self.queue.clean(session, models)
+                if deleted:
+                    self._begin_generation(session)
+            self._after_commit()
+        return deleted
+
+    def _begin_generation(self, session: PostgresSession) -> None:
+        """Count a change that is no commit, so that no reader continues with cached values."""
+        generation = session.all(
+            "UPDATE state SET generation = generation + 1 RETURNING generation"
+        )[0][0]
+        self._finish_indexes(session, generation)
+
+    def _finish_indexes(self, session: PostgresSession, generation: int) -> None:
+        for index in self._indexes:
+            index.finish(session, Change(Batch(), (), (), ()), generation)
+
+    def sizes(self) -> Mapping[str, int]:
+        connections = self.readers.choose()
+        with connections.connection() as connection:
+            session = PostgresSession(connections, connection)
+            if schema.read_version(connection) is None:
+                return {}
+            sizes: dict[str, int] = {}
+            for index in self._indexes:
+                sizes.update(index.sizes(session))
+            # The indexes may also be on other servers, so only those in this schema are subtracted.
+            total = int(session.value(_SCHEMA_BYTES))
+            derived = int(
+                session.value(f"{_SCHEMA_BYTES} AND relname = ANY(?::text[])", [_DERIVED_TABLES])
+            )
+            return {"library": total - derived, **sizes}
+
+    def count_unused_vectors(self) -> int:
+        opened = self._open_snapshot()
+        if opened is None:
+            return 0
+        opened.session.close()
+        return int(opened.unused_vectors)
+
+    def check(self) -> list[str]:
+        if not self._exists():
+            return []
+        from marklight.engines.relational.repair import repair_tables
+
+        with self.writers.alone(WAIT_SECONDS) as session:
+            with session.transaction():
+                before = session.value("SELECT generation FROM state")
+                problems = repair_tables(session)
+                generation = session.value("SELECT generation FROM state")
+                if generation != before:
+                    self._finish_indexes(session, generation)
+                for index in self._indexes:
+                    problems += index.check(session)
+            self._after_commit()
+        return problems
+
+    def take_notices(self) -> list[str]:
+        notices: list[str] = []
+        with suppress(IndexError):  # other threads take from it too
+            while True:
+                notices.append(self._notices.popleft())
+        for index in self._indexes:
+            notices += index.take_notices()
+        return notices + self.readers.take_notices()
+
+    def describe(self) -> str:
+        return str(self.address)
+
+    def close(self) -> None:
+        for index in self._indexes:
+            index.close()
+        self.readers.close()
+        self.primary.close()
+        self.maintenance.close()
+
+    def read_only(self) -> bool:
+        if not self.readers.primary_answers():
+            return True
+        if self._read_only is None:
+            with self.maintenance.connection() as connection:
+                row = connection.execute(_MAY_ONLY_READ, [self.address.library]).fetchone()
+            self._read_only = bool(row and row[0])
+        return self._read_only
+
+    def server(self) -> Mapping[str, Any]:
+        connections = self.readers.choose()
+        with connections.connection() as connection:
+            session = PostgresSession(connections, connection)
+            version, pgvector, role = session.all(_SERVER)[0]
+            facts = {
+                "version": version,
+                "pgvector": pgvector,
+                "library": self.address.library,
+                "role": role,
+                "access": "read" if self.read_only() else "write",
+            }
+            if schema.read_version(connection) is not None:
+                facts["last_write"] = session.value(_LAST_WRITE)
+                facts.update(self.lexical.status(session))
+        if hosts := self.readers.status():
+            facts["hosts"] = dict(hosts)
+        return facts
+
+    def _exists(self) -> bool:
+        with self.primary.connection() as connection:
+            return schema.read_version(connection) is not None
+
+
+def open_indexes(
+    address: EngineAddress, settings: ServerSettings
+) -> tuple[LexicalIndex, VectorIndex]:
+    """Open the derived indexes that the address names: in PostgreSQL, or on Qdrant."""
+    if address.vectors:
+        from marklight.engines.server.qdrant.index import open_indexes as open_qdrant
+
+        return open_qdrant(address.vectors, settings)
+    from marklight.engines.server.postgres.lexical.index import PostgresLexical
+    from marklight.engines.server.postgres.vector_index import PostgresVectors
+
+    lexical = PostgresLexical(round(settings.postgres.lexical_cache_mb * 1_000_000))
+    return lexical, PostgresVectors(settings.postgres)

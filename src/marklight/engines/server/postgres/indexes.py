@@ -1,0 +1,100 @@
+"""Protocol of derived indexes: lexical and vector indexes that a PostgreSQL library takes from different places."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+
+from marklight.ports import LexicalReader, VectorReader
+
+if TYPE_CHECKING:
+    from marklight.batch import Batch, Entry
+    from marklight.engines.relational.filters import RowFilter
+    from marklight.engines.server.postgres.connections import Connections
+    from marklight.engines.server.postgres.session import PostgresSession
+    from marklight.engines.server.postgres.snapshot import PostgresSnapshot
+
+Reader = TypeVar("Reader", covariant=True)
+
+
+class IndexedEntry(NamedTuple):
+    """An entry with its row numbers."""
+
+    entry: Entry
+    document: int
+    """Row of the document."""
+    chunks: Sequence[int]
+    """Rows of its passages, ascending, in the order of `entry.chunks`."""
+
+
+class Change(NamedTuple):
+    """The changes of a commit, with the row numbers that its tables use."""
+
+    batch: Batch
+    inserted: Sequence[IndexedEntry]
+    deleted_documents: Sequence[int]
+    """Rows of documents that the commit deletes or replaces."""
+    deleted_chunks: Sequence[int]
+    """Rows of their passages, ascending. Row numbers are never used again."""
+    touched: Sequence[int] = ()
+    """Rows of documents that stay and got another file time."""
+
+
+class DerivedIndex(Protocol[Reader]):
+    """An index over passages that follows the tables: written by the same transaction, or shipped after it."""
+
+    def prepare(self, connections: Connections) -> None:
+        """Bring the index up to date before a snapshot or a writer opens its transaction.
+
+        Called often, so it should usually do nothing. The library may not exist, and the role may only read.
+        """
+
+    def apply(self, session: PostgresSession, change: Change) -> None:
+        """Write rows in the transaction of a commit, while other commits do the same.
+
+        The rows of documents and passages are written already. Rows that two commits may write must be written in sorted
+        order with ON CONFLICT, so that no deadlock occurs.
+        """
+
+    def finish(self, session: PostgresSession, change: Change, generation: int) -> None:
+        """Write what must be in the order of commits, in the same transaction; all other commits wait for it."""
+
+    def after_commit(self, connections: Connections) -> None:
+        """Do what need not be in the transaction, such as merging or shipping; an error does not undo the commit."""
+
+    def reader(self, snapshot: PostgresSnapshot) -> Reader:
+        """Return the reader for a snapshot; its session is `snapshot.session`."""
+
+    def clean(self, session: PostgresSession, keep: Iterable[str]) -> int:
+        """Delete what no passage and no model in `keep` uses, in a transaction without other writers; return how many."""
+
+    def check(self, session: PostgresSession) -> list[str]:
+        """Compare the index with the passages, rebuild it if it differs, and return the problems found."""
+
+    def sizes(self, session: PostgresSession) -> Mapping[str, int]:
+        """Return bytes by part, such as {"vectors": 1000}."""
+
+    def status(self, session: PostgresSession) -> Mapping[str, Any]:
+        """Return what `marklight status` shows of a server of its own; empty if it has none."""
+
+    def take_notices(self) -> list[str]:
+        """Return and clear notices about automatic repairs."""
+
+    def close(self) -> None:
+        """Release caches and connections of its own."""
+
+
+class RowReader(LexicalReader, Protocol):
+    """Keyword search that also returns rows: candidates of phrase filters, and all passages with a term."""
+
+    def rows_with_terms(self, terms: Sequence[str], rows: RowFilter | None) -> Sequence[int]:
+        """Return the rows of all passages with all of these terms in one field; some may be deleted."""
+
+    def rows_by_term(
+        self, terms: Sequence[str], field: str, rows: RowFilter | None
+    ) -> Mapping[str, Sequence[int]]:
+        """Return the rows of all passages with each of these terms in a field; some may be deleted."""
+
+
+LexicalIndex = DerivedIndex[RowReader]
+VectorIndex = DerivedIndex[VectorReader]

@@ -1,0 +1,246 @@
+"""Database sessions of PostgreSQL: statements of one transaction, or of several connections that share one snapshot."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from threading import RLock
+from typing import Any
+
+import psycopg
+from psycopg import RawServerCursor, sql
+
+from marklight.engines.relational.session import Row
+from marklight.engines.server.postgres.connections import AnyConnection, Connections
+from marklight.engines.server.postgres.schema import READ_STATE, check_version
+from marklight.engines.server.postgres.server_errors import MissingLibrary
+from marklight.engines.server.postgres.statements import translate
+from marklight.errors import StoreError
+
+MAX_PARALLEL = 3
+"""Connections of one snapshot: as many as one search has retrievers that run in parallel."""
+_FETCH_ROWS = 1000
+_FURTHER_SECONDS = 0.05
+"""Seconds to wait for a further connection of a snapshot, before its first one is waited for."""
+_READ_ONLY = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_cursor_names = itertools.count(1)
+
+
+def _close(cursor: RawServerCursor[Row]) -> None:
+    """Close a cursor, also on a connection that is lost."""
+    try:
+        cursor.close()
+    except psycopg.Error:
+        cursor.close()  # the connection is closed now, so that nothing is sent
+
+
+class PostgresSession:
+    """Statements on one connection; its errors are `StoreError`s. Several threads may use it, one at a time.
+
+    Statements are in the SQL of `engines/relational/session.py`, which is that of PostgreSQL with `?` for parameters.
+    """
+
+    def __init__(self, connections: Connections, connection: AnyConnection) -> None:
+        self.connections = connections
+        self.connection = connection
+        """The connection for what the methods do not offer: use it within `locked()`."""
+        self._lock = RLock()
+
+    @contextmanager
+    def locked(self) -> Iterator[AnyConnection]:
+        """Yield a connection that no other thread uses meanwhile; errors of the server are translated."""
+        with self._lock:
+            yield from self._translating(self.connection)
+
+    def _translating(self, connection: AnyConnection) -> Iterator[AnyConnection]:
+        try:
+            yield connection
+        except psycopg.Error as error:
+            raise self.connections.explain(error) from error
+
+    def all(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+        """Return all rows of a query as tuples."""
+        statement = translate(sql)
+        with self.locked() as connection:
+            cursor = connection.execute(
+                statement.sql.encode(), statement.parameters(values), binary=True
+            )
+            return cursor.fetchall()
+
+    def one(self, sql: str, values: Sequence[Any] = ()) -> Row | None:
+        """Return the first row of a query; None where there is none."""
+        rows = self.all(sql, values)
+        return rows[0] if rows else None
+
+    def value(self, sql: str, values: Sequence[Any] = ()) -> Any:
+        """Return the first column of the first row; None where there is none."""
+        row = self.one(sql, values)
+        return row[0] if row else None
+
+    def each(self, sql: str, values: Sequence[Any] = ()) -> Iterator[Row]:
+        """Yield the rows of a query in portions; other statements may run meanwhile."""
+        statement = translate(sql)
+        with self.locked() as connection:
+            cursor = RawServerCursor(connection, f"rows_{next(_cursor_names)}")
+            try:
+                cursor.execute(statement.sql.encode(), statement.parameters(values), binary=True)
+                rows = cursor.fetchmany(_FETCH_ROWS)
+            except BaseException:
+                _close(cursor)
+                raise
+        try:
+            while rows:
+                yield from rows
+                with self.locked_again(connection):
+                    rows = cursor.fetchmany(_FETCH_ROWS) if len(rows) == _FETCH_ROWS else []
+        finally:
+            with self.locked_again(connection):
+                _close(cursor)
+
+    @contextmanager
+    def locked_again(self, connection: AnyConnection) -> Iterator[None]:
+        """Use a connection that an earlier `locked()` returned."""
+        with self._lock:
+            for _ in self._translating(connection):
+                yield
+
+    def run(self, sql: str, values: Sequence[Any] = ()) -> int:
+        """Execute a statement; return the number of rows that it changed."""
+        statement = translate(sql)
+        with self.locked() as connection:
+            return connection.execute(statement.sql.encode(), statement.parameters(values)).rowcount
+
+    def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Execute a statement once for each row of values, in order, without waiting for each result."""
+        statement = translate(sql)
+        with self.locked() as connection:
+            connection.cursor().executemany(
+                statement.sql.encode(), [statement.parameters(row) for row in rows]
+            )
+
+    def insert(self, table: str, columns: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Insert many rows that conflict with none by COPY; `columns` is a list separated by commas."""
+        names = [sql.Identifier(column.strip()) for column in columns.split(",")]
+        statement = sql.SQL("COPY {} ({}) FROM STDIN").format(
+            sql.Identifier(table), sql.SQL(", ").join(names)
+        )
+        given = iter(rows)
+        first = next(given, None)
+        if first is None:
+            return
+        with self.locked() as connection, connection.cursor().copy(statement) as copy:
+            copy.write_row(first)
+            for row in given:
+                copy.write_row(row)
+
+    def next_rows(self, table: str, count: int) -> Sequence[int]:
+        """Reserve ascending row numbers of a table from its sequence."""
+        if count == 0:
+            return ()
+        rows = self.all(
+            "SELECT nextval(pg_get_serial_sequence(?, 'row')) FROM generate_series(1, ?)",
+            [table, count],
+        )
+        return sorted(row for (row,) in rows)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Commit the statements inside, or roll all of them back on any exception."""
+        with self.locked() as connection, connection.transaction():
+            yield
+
+
+class SnapshotSession(PostgresSession):
+    """A read-only view of one commit; threads that read at the same time use further connections with the same view."""
+
+    def __init__(self, connections: Connections, connection: AnyConnection, snapshot: str) -> None:
+        super().__init__(connections, connection)
+        self._snapshot = snapshot
+        self._members: list[tuple[AnyConnection, RLock]] = [(connection, self._lock)]
+        self._opening = RLock()
+
+    @contextmanager
+    def locked(self) -> Iterator[AnyConnection]:
+        """Yield the first connection that is free; open a further one where all are in use."""
+        connection, lock = self._free_member()
+        try:
+            yield from self._translating(connection)
+        finally:
+            lock.release()
+
+    @contextmanager
+    def locked_again(self, connection: AnyConnection) -> Iterator[None]:
+        lock = next(lock for member, lock in self._members if member is connection)
+        with lock:
+            for _ in self._translating(connection):
+                yield
+
+    def _free_member(self) -> tuple[AnyConnection, RLock]:
+        for member in self._members:
+            if member[1].acquire(blocking=False):
+                return member
+        with self._opening:
+            if len(self._members) < MAX_PARALLEL and (further := self._open_further()):
+                return further
+        member = self._members[0]
+        member[1].acquire()
+        return member
+
+    def _open_further(self) -> tuple[AnyConnection, RLock] | None:
+        """Borrow a connection and let it share the snapshot; None where none is free, or it is of another server."""
+        try:
+            connection = self.connections.borrow(_FURTHER_SECONDS)
+        except StoreError:
+            return None
+        try:
+            connection.execute(_READ_ONLY.encode())
+            connection.execute(
+                sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(self._snapshot))
+            )
+        except psycopg.Error:
+            self.connections.give_back(connection)
+            return None
+        lock = RLock()
+        lock.acquire()
+        self._members.append((connection, lock))
+        return connection, lock
+
+    def close(self) -> None:
+        """Give back all connections."""
+        for connection, lock in self._members:
+            with lock:
+                self.connections.give_back(connection)
+        self._members = []
+
+
+def open_snapshot(
+    connections: Connections, statement_seconds: float
+) -> tuple[SnapshotSession, Row]:
+    """Begin a read-only transaction and read the state of the library, in one round trip.
+
+    Statements that take longer than `statement_seconds` are cancelled; 0 for no limit.
+    """
+    connection = connections.borrow()
+    try:
+        cursor = connection.execute(
+            f"{_READ_ONLY}; SET LOCAL statement_timeout = {round(statement_seconds * 1000)};"
+            f" SELECT pg_export_snapshot(); {READ_STATE}".encode(),
+            prepare=False,
+        )
+        rows = []
+        while True:
+            rows.append(cursor.fetchone() if cursor.description else None)
+            if not cursor.nextset():
+                break
+        exported, state = rows[-2:]
+        assert exported is not None
+        if state is None:
+            raise MissingLibrary(f"{connections.address} has no index yet", "Run `marklight index`")
+        check_version(state[0], str(connections.address))
+    except BaseException as error:
+        connections.give_back(connection)
+        if isinstance(error, psycopg.Error):
+            raise connections.explain(error) from error
+        raise
+    return SnapshotSession(connections, connection, exported[0]), state

@@ -1,0 +1,220 @@
+"""Lexical and vector index on Qdrant, as a PostgreSQL engine uses them: written through the outbox, shipped after each commit."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
+
+from marklight.engines.lexical import analyzer_fingerprint
+from marklight.engines.server.postgres.server_errors import MissingLibrary
+from marklight.engines.server.postgres.session import PostgresSession
+from marklight.engines.server.postgres.vector_index import PostgresVectors
+from marklight.engines.server.qdrant import collections, outbox, rebuild, shipper
+from marklight.engines.server.qdrant.cluster import Cluster
+from marklight.engines.server.qdrant.reading import Caches, SharedReader
+from marklight.errors import StoreError
+
+if TYPE_CHECKING:
+    from marklight.engines import Host, PostgresSettings, ServerSettings
+    from marklight.engines.server.postgres.connections import Connections
+    from marklight.engines.server.postgres.indexes import Change
+    from marklight.engines.server.qdrant.lexical import QdrantLexicalReader
+    from marklight.engines.server.qdrant.vectors import QdrantVectorReader
+
+REBUILT = (
+    "The terms in Qdrant were written again, because this version of Marklight analyzes text differently;"
+    " that happens once after an update"
+)
+
+WAIT_SECONDS = 1.0
+"""Time that a search waits for a commit that is being shipped."""
+PAUSE_SECONDS = 5.0
+"""Time for which searches do not wait again after that was in vain."""
+
+
+def open_indexes(
+    hosts: Sequence[Host], settings: ServerSettings
+) -> tuple[QdrantLexicalIndex, QdrantVectorIndex]:
+    """Return both indexes of a library; they share connections and caches."""
+    shared = _Shared(Cluster(hosts, settings.qdrant))
+    return QdrantLexicalIndex(shared), QdrantVectorIndex(shared, settings.postgres)
+
+
+class _Shared:
+    """Connections and caches of both indexes."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.caches = Caches()
+        self.failure: StoreError | None = None
+        """Error of the last attempt to ship."""
+        self._lock = Lock()
+        self._readers: WeakValueDictionary[int, SharedReader] = WeakValueDictionary()
+
+    def reader(self, snapshot: Any) -> SharedReader:
+        """Return what both readers of a snapshot share."""
+        with self._lock:
+            reader = self._readers.get(id(snapshot))
+            if reader is None or reader.snapshot is not snapshot:
+                reader = SharedReader(snapshot, self.cluster, self.caches, lambda: self.failure)
+                self._readers[id(snapshot)] = reader
+            return reader
+
+    def close(self) -> None:
+        self.cluster.close()
+        self.caches.clear()
+
+
+class QdrantLexicalIndex:
+    """Terms of passages in Qdrant; fills and ships the outbox for both indexes."""
+
+    def __init__(self, shared: _Shared) -> None:
+        self._shared = shared
+        self._next_wait = 0.0
+        self._notices: deque[str] = deque()
+
+    def prepare(self, connections: Connections) -> None:
+        """Wait a moment for commits that are being shipped, and ship those that nobody ships.
+
+        A document that was replaced is not found until its commit is shipped. If that takes long, as while no node can be
+        reached, searches go on with the last generation that was shipped, and do not wait again for a while.
+        """
+        if time.monotonic() < self._next_wait:
+            return
+        try:
+            with connections.connection() as connection:
+                backlog = shipper.read_backlog(PostgresSession(connections, connection))
+            if backlog.analyzer not in ("", analyzer_fingerprint()) and backlog.may_ship:
+                with shipper.shipping(connections, wait_seconds=0.0) as session:
+                    if session is not None:
+                        rebuild.rebuild(session, self._shared.cluster)
+                        self._notices.append(REBUILT)
+            elif backlog.is_behind and backlog.may_ship:
+                shipper.ship(connections, self._shared.cluster, WAIT_SECONDS)
+            elif backlog.is_behind:
+                shipper.wait(connections, WAIT_SECONDS)
+        except MissingLibrary:
+            return
+        except StoreError as error:
+            self._fail(error)
+        else:
+            self._shared.failure = None
+
+    def _fail(self, error: StoreError) -> None:
+        """Let searches go on, and report once why they do not find the newest changes."""
+        self._next_wait = time.monotonic() + PAUSE_SECONDS
+        if self._shared.failure is None:
+            self._notices.append(f"Searches do not find the newest changes yet. {error}")
+        self._shared.failure = error
+
+    def apply(self, session: PostgresSession, change: Change) -> None:
+        """Write the changes of a commit to the outbox."""
+        outbox.fill(session, change)
+
+    def finish(self, session: PostgresSession, change: Change, generation: int) -> None:  # noqa: ARG002
+        """Give the changes their place in the order of commits."""
+        outbox.seal(session, generation)
+
+    def after_commit(self, connections: Connections) -> None:
+        """Ship the outbox; what cannot be shipped now stays in it."""
+        try:
+            shipper.ship(connections, self._shared.cluster)
+        except StoreError as error:
+            self._fail(error)
+        else:
+            self._shared.failure = None
+
+    def reader(self, snapshot: Any) -> QdrantLexicalReader:
+        """Return the reader for a snapshot."""
+        from marklight.engines.server.qdrant.lexical import QdrantLexicalReader
+
+        return QdrantLexicalReader(self._shared.reader(snapshot))
+
+    def clean(self, session: PostgresSession, keep: Iterable[str]) -> int:  # noqa: ARG002
+        """Return 0: no vectors are here."""
+        return 0
+
+    def check(self, session: PostgresSession) -> list[str]:
+        """Ship what is left, compare the collections with the passages, and rebuild them if they differ."""
+        cluster, reason = self._shared.cluster, ""
+        with shipper.shipping_lock(session, shipper.WAIT_SECONDS) as is_needed:
+            if is_needed:
+                shipper.ship_pending(session, cluster)
+                reason = rebuild.find_difference(session, cluster)
+                if reason:
+                    rebuild.rebuild(session, cluster)
+        problems = [
+            f"The Qdrant node {name} does not answer" for name in cluster.unreachable_nodes()
+        ]
+        if reason:
+            problems.append(f"The index in Qdrant was rebuilt from PostgreSQL ({reason})")
+        return problems
+
+    def sizes(self, session: PostgresSession) -> Mapping[str, int]:
+        """Return the bytes of the tables in PostgreSQL; Qdrant does not report those of a collection."""
+        tables = ("outbox", "outbox_commits", "term_frequencies")
+        total = " + ".join(f"pg_total_relation_size('{table}')" for table in tables)
+        return {"lexical": session.value(f"SELECT {total}")}
+
+    def status(self, session: PostgresSession) -> Mapping[str, Any]:
+        """Return nodes, commits that are not shipped, and the replicas of shards by state."""
+        cluster, unreachable = self._shared.cluster, self._shared.cluster.unreachable_nodes()
+        state, of_models = outbox.read_index(session)
+        generation = session.value("SELECT generation FROM state")
+        status: dict[str, Any] = {
+            "nodes": cluster.size,
+            "unreachable": ", ".join(unreachable) or "none",
+            "unshipped_commits": generation - (state.generation if state else 0),
+        }
+        if state and len(unreachable) < cluster.size:
+            with suppress(StoreError):  # a collection that was deleted is reported by searches
+                names = (state.collection, *of_models.values())
+                status["shards"] = collections.shard_states(cluster, names)
+        return {"qdrant": status}
+
+    def take_notices(self) -> list[str]:
+        """Return and clear the notices about changes that were not shipped, and about rebuilds."""
+        notices = list(self._notices)
+        self._notices.clear()
+        return notices
+
+    def close(self) -> None:
+        """Close the connections and drop the caches."""
+        self._shared.close()
+
+
+class QdrantVectorIndex(PostgresVectors):
+    """Vectors of passages in Qdrant, which the lexical index ships; PostgreSQL stores them, without an index of its own."""
+
+    def __init__(self, shared: _Shared, settings: PostgresSettings) -> None:
+        super().__init__(settings)
+        self._shared = shared
+
+    def prepare(self, connections: Connections) -> None:
+        """Do nothing: the lexical index ships for both."""
+
+    def after_commit(self, connections: Connections) -> None:
+        """Drop the collections of models that were cleaned away; they are deleted when no reader can need them."""
+        if not self._due:
+            return
+        self._due = False
+        with connections.connection() as connection:
+            PostgresSession(connections, connection).run(
+                "WITH gone AS (DELETE FROM qdrant_models q WHERE NOT EXISTS"
+                " (SELECT 1 FROM models m WHERE m.row = q.model) RETURNING q.collection)"
+                " INSERT INTO qdrant_dropped (collection, dropped) SELECT collection, clock_timestamp() FROM gone"
+            )
+
+    def reader(self, snapshot: Any) -> QdrantVectorReader:
+        """Return the reader for a snapshot."""
+        from marklight.engines.server.postgres.vector_search import ModelCache
+        from marklight.engines.server.qdrant.vectors import QdrantVectorReader
+
+        if self._models is None:
+            self._models = ModelCache()
+        return QdrantVectorReader(self._shared.reader(snapshot), self.settings, self._models)

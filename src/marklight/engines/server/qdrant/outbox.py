@@ -1,0 +1,192 @@
+"""Outbox in PostgreSQL: changes of each commit, written in its transaction, until they are shipped to Qdrant."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from marklight.engines.lexical import document_terms, passage_terms
+from marklight.engines.metadata_filters import metadata_pairs, timestamp
+from marklight.engines.server.postgres.vector_table import pack_integers
+from marklight.engines.server.qdrant.points import document_labels, microseconds, passage_labels
+from marklight.engines.server.qdrant.terms import FIELDS, PassageTerms, passage_vector_terms
+
+if TYPE_CHECKING:
+    from marklight.engines.relational.session import Row
+    from marklight.engines.server.postgres.indexes import Change
+    from marklight.engines.server.postgres.session import PostgresSession
+    from marklight.engines.server.qdrant.terms import Floats, Integers
+
+ADD, REMOVE, DATE, VECTOR = "add", "remove", "date", "vector"
+_HEADER = struct.Struct("<qI")
+
+
+class Passage(NamedTuple):
+    """A passage to ship: the labels and the date for filters, and its terms."""
+
+    labels: list[int]
+    date: int
+    terms: PassageTerms
+
+    def packed(self) -> bytes:
+        """Return the passage as bytes."""
+        labels = np.array(self.labels, dtype="<i8").tobytes()
+        return _HEADER.pack(self.date, len(self.labels)) + labels + self.terms.packed()
+
+    @classmethod
+    def unpacked(cls, data: bytes) -> Passage:
+        """Return the passage that was packed."""
+        date, count = _HEADER.unpack_from(data)
+        labels = np.frombuffer(data, dtype="<i8", count=count, offset=_HEADER.size)
+        terms = PassageTerms.unpacked(data[_HEADER.size + labels.nbytes :])
+        return cls(labels.tolist(), date, terms)
+
+
+def fill(session: PostgresSession, change: Change) -> None:
+    """Write what a commit changes, in its transaction; `seal` gives it a place in the order of commits."""
+    # Kept for the rest of the transaction only.
+    batch = int(
+        session.value("SELECT set_config('marklight.batch', nextval('outbox_batches')::text, true)")
+    )
+    rows = ((batch, *row) for row in _rows(change))
+    session.insert("outbox", "batch, kind, chunk, document, model, digest, data", rows)
+
+
+def _rows(change: Change) -> Iterator[tuple[Any, ...]]:
+    for row in change.deleted_chunks:
+        yield REMOVE, row, None, None, None, None
+    for touched in change.touched:
+        yield DATE, None, touched, None, None, None
+    for indexed in change.inserted:
+        document = indexed.entry.document
+        shared_terms = document_terms(document)
+        shared_labels = document_labels(document.id, metadata_pairs(document))
+        date = microseconds(timestamp(document.date, document.file.mtime_ns))
+        for chunk, row in zip(indexed.entry.chunks, indexed.chunks, strict=True):
+            passage = Passage(
+                passage_labels(shared_labels, chunk.languages),
+                date,
+                passage_vector_terms(passage_terms(shared_terms, chunk)),
+            )
+            yield ADD, row, indexed.document, None, chunk.digest, passage.packed()
+    vectors = change.batch.vectors
+    if vectors:
+        for digest in vectors.digests:
+            yield VECTOR, None, None, vectors.model, digest, None
+
+
+def seal(session: PostgresSession, generation: int) -> None:
+    """Give the changes that this transaction wrote, if any, their place in the order of commits."""
+    session.run(
+        "INSERT INTO outbox_commits (generation, batch) VALUES (?, coalesce("
+        "nullif(current_setting('marklight.batch', true), '')::bigint, nextval('outbox_batches')))",
+        [generation],
+    )
+
+
+class IndexState(NamedTuple):
+    """The collection of terms, the last generation in it, and the statistics of that generation."""
+
+    collection: str
+    version: int
+    analyzer: str
+    generation: int
+    passages: int
+    lengths: Integers
+    """Total length of each field."""
+    reference: Floats
+    """Mean lengths that the stored values were computed with."""
+
+    @property
+    def means(self) -> Floats:
+        """Return the mean length of each field."""
+        means: Floats = self.lengths / max(1, self.passages)
+        return means
+
+
+_STATE = "q.collection, q.version, q.analyzer, q.generation, q.passages, q.lengths, q.reference"
+
+
+def read_state(session: PostgresSession) -> IndexState | None:
+    """Return the state of the index; None before the first shipment."""
+    row = session.one(f"SELECT {_STATE} FROM qdrant_state q")
+    return _decode_state(row) if row else None
+
+
+def read_index(session: PostgresSession) -> tuple[IndexState | None, dict[str, str]]:
+    """Return the state of the index and the collections of models by name, in one query."""
+    row = session.one(
+        f"SELECT {_STATE}, (SELECT json_object_agg(m.name, o.collection)::text"
+        " FROM qdrant_models o JOIN models m ON m.row = o.model) FROM qdrant_state q"
+    )
+    return (_decode_state(row[:-1]), json.loads(row[-1] or "{}")) if row else (None, {})
+
+
+def _decode_state(row: Row) -> IndexState:
+    collection, version, analyzer, generation, passages, lengths, reference = row
+    return IndexState(
+        collection,
+        version,
+        analyzer,
+        generation,
+        passages,
+        np.frombuffer(lengths, "<i8"),
+        np.frombuffer(reference, "<f8"),
+    )
+
+
+def write_state(session: PostgresSession, state: IndexState) -> None:
+    """Store the state, in the transaction that records what was shipped."""
+    values = [
+        *state[:5],
+        state.lengths.astype("<i8").tobytes(),
+        state.reference.astype("<f8").tobytes(),
+    ]
+    session.run(
+        "INSERT INTO qdrant_state (id, collection, version, analyzer, generation, passages, lengths, reference)"
+        " VALUES (1, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET collection = excluded.collection,"
+        " version = excluded.version, analyzer = excluded.analyzer, generation = excluded.generation,"
+        " passages = excluded.passages, lengths = excluded.lengths, reference = excluded.reference",
+        values,
+    )
+
+
+class Statistics:
+    """Changes of document frequencies, field lengths and the number of passages."""
+
+    def __init__(self) -> None:
+        self.passages = 0
+        self.lengths: Integers = np.zeros(len(FIELDS), dtype=np.int64)
+        self.frequencies: dict[int, int] = {}
+
+    def add(self, dimensions: Integers, lengths: Integers, sign: int = 1) -> None:
+        """Count a passage that is added, or with a sign of -1 removed."""
+        self.passages += sign
+        self.lengths = self.lengths + sign * lengths
+        for dimension in dimensions.tolist():
+            self.frequencies[dimension] = self.frequencies.get(dimension, 0) + sign
+
+    def write(self, session: PostgresSession, version: int) -> None:
+        """Add the changes of document frequencies to the table."""
+        changed = sorted((key, count) for key, count in self.frequencies.items() if count)
+        session.run(
+            "INSERT INTO term_frequencies (version, dimension, passages)"
+            " SELECT ?, * FROM unnest(?::bigint[], ?::bigint[])"
+            " ON CONFLICT (version, dimension) DO UPDATE"
+            " SET passages = term_frequencies.passages + excluded.passages",
+            [
+                version,
+                pack_integers([key for key, _ in changed]),
+                pack_integers([count for _, count in changed]),
+            ],
+        )
+
+
+def reference_lengths(lengths: Integers, passages: int) -> Floats:
+    """Return mean lengths to compute stored values with; 1 for a field that no passage has yet."""
+    means = lengths / max(1, passages)
+    return np.where(means > 0, means, 1.0)
