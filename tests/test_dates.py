@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marklight.dates import modification_time, parse_date_range, validate_date
 from marklight.errors import UsageError
+from marklight.text.dates import modification_time, parse_date_range, validate_date
 
 
 @pytest.mark.parametrize(

@@ -267,7 +267,7 @@ class Answer:
     def _result(self, rank: int, hit: Hit) -> dict[str, Any]:
         from marklight.formatting import place_text
         from marklight.text.analyzer import query_terms
-        from marklight.text.readable import readable, snippet
+        from marklight.text.markdown import readable, snippet
 
         chunk = hit.chunk
         terms = frozenset(query_terms(*self.query.spellings))

@@ -292,7 +292,7 @@ def left_out(answer: Answer) -> tuple[str, list[str]]:
 
 def text_of(chunk: Chunk) -> str:
     """Quote a passage as readable text; one that has a title only gets a placeholder."""
-    from marklight.text.readable import readable
+    from marklight.text.markdown import readable
 
     return NO_TEXT if chunk.is_title else quoted(readable(chunk.text))
 
@@ -316,7 +316,7 @@ def answer_html(answer: Answer) -> str:
 
 
 def _unquoted(chunk: Chunk) -> str:
-    from marklight.text.readable import readable
+    from marklight.text.markdown import readable
 
     return NO_TEXT if chunk.is_title else visible(readable(chunk.text))
 

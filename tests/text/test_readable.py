@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marklight.text.readable import only_embeds, readable, snippet
+from marklight.text.markdown import only_embeds, readable, snippet
 
 
 @pytest.mark.parametrize(

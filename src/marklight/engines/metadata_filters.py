@@ -125,7 +125,7 @@ def normalize_language(language: str) -> str:
 
 def matching_languages(filters: Filters) -> list[str]:
     """Return all names, as they are stored, of the languages that a code block may have: `py` and `python3` for `python`."""
-    from marklight.text.code_languages import language_names
+    from marklight.text.markdown import language_names
 
     names = [name for language in filters.languages for name in language_names(language)]
     return [normalize_language(name) for name in dict.fromkeys(names)]
@@ -146,7 +146,7 @@ def timestamp(date: str | None, mtime_ns: int) -> str:
 
     All have the same length, so they sort as text. A less precise date counts from its beginning.
     """
-    from marklight.dates import modification_time, parse_date_range
+    from marklight.text.dates import modification_time, parse_date_range
 
     if date is not None:
         try:
@@ -178,7 +178,7 @@ def time_bounds(filters: Filters) -> TimeBounds | None:
     """
     if filters.after is None and filters.before is None:
         return None
-    from marklight.dates import has_zone, parse_date_range
+    from marklight.text.dates import has_zone, parse_date_range
 
     given = [date for date in (filters.after, filters.before) if date is not None]
     try:

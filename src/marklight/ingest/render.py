@@ -27,7 +27,7 @@ from marklight.ingest.parse.markdown import blocks
 from marklight.ingest.parse.mentions import CUSTOM_ANCHOR
 from marklight.ingest.recipe import PARSERS, parser_for
 from marklight.model import Document
-from marklight.text.readable import shortcode_text
+from marklight.text.markdown import shortcode_text
 
 if TYPE_CHECKING:
     import nh3

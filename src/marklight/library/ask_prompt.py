@@ -15,7 +15,7 @@ from marklight.answer import CHARACTERS_PER_TOKEN, Hit
 from marklight.formatting import headed_place, one_line, visible
 from marklight.ports import Prompt
 from marklight.text.lines import truncate_at_sentence
-from marklight.text.readable import readable
+from marklight.text.markdown import readable
 
 NO_ANSWER = "NO ANSWER"
 """Response of the model if the passages do not answer the query."""

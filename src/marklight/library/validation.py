@@ -352,6 +352,6 @@ def moment(day: Day, *, last: bool = False) -> str | None:
     """Return a day, or a time of day, in the form that filters compare; of a period its first or its last day."""
     if day is None:
         return None
-    from marklight.dates import validate_date
+    from marklight.text.dates import validate_date
 
     return validate_date(day.isoformat() if isinstance(day, date) else _text(day), last=last)

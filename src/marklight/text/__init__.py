@@ -11,11 +11,15 @@ from marklight.text.analyzer import (
     analyze,
     base_form,
     code_terms,
+    contains_sequence,
     fold,
     has_cjk,
+    has_words,
     identifier_parts,
+    matches_phrases,
     navigational_words,
     normalize,
+    phrase_terms,
     query_analyses,
     query_terms,
     stop_words,
@@ -25,7 +29,6 @@ from marklight.text.analyzer import (
     vocabulary_fingerprint,
     vocabulary_terms,
 )
-from marklight.text.phrases import contains_sequence, has_words, matches_phrases, phrase_terms
 
 __all__ = [
     "ENGLISH",

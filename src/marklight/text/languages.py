@@ -9,7 +9,7 @@ from functools import cache
 from math import inf, log
 from typing import NamedTuple
 
-from marklight.text.analyzer import ENGLISH, STEMMERS, fold, stop_words
+from marklight.text.analyzer import ENGLISH, STEMMERS, data_lines, fold, stop_words
 
 SAMPLE_CHARACTERS = 1_200
 """Characters of a document that are examined, in three parts: its beginning, middle and end."""
@@ -227,13 +227,8 @@ def _script(words: Mapping[str, list[str]]) -> str:
 @cache
 def _profiles() -> Mapping[str, Profiles]:
     """Return the profiles of each script. A line has a script, a language, and trigrams after their surprisal in tenths."""
-    from importlib.resources import files
-
-    data = files("marklight.text").joinpath("data", "language_profiles.txt").read_text("utf-8")
     profiles: dict[str, Profiles] = {}
-    for line in data.splitlines():
-        if not line or line.startswith("#"):
-            continue
+    for line in data_lines("language_profiles.txt"):
         script, language, *groups = line.split("|")
         own = profiles.setdefault(script, Profiles({}, {}))
         values = [int(group.partition(":")[0]) / 10 for group in groups]

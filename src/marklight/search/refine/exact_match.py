@@ -141,7 +141,7 @@ def title_matches(query: Query, hits: Hits, tools: Tools) -> list[Match]:
 
 
 def _only_embeds(text: str) -> bool:
-    from marklight.text.readable import only_embeds
+    from marklight.text.markdown import only_embeds
 
     return only_embeds(text)
 

@@ -155,7 +155,7 @@ class _Parsed:
         if not value.strip("#") or value.startswith((":", "//")):
             return False
         if key in ("after", "before"):
-            from marklight.dates import validate_date
+            from marklight.text.dates import validate_date
 
             try:
                 day = validate_date(value, last=key == "before")
@@ -250,7 +250,7 @@ def _combined(given: Filters, parsed: Filters) -> Filters:
             )
         parsed = replace(parsed, collections=shared)
         given = replace(given, collections=())
-    from marklight.dates import parse_date_range
+    from marklight.text.dates import parse_date_range
 
     several: dict[str, Any] = {
         name: tuple(dict.fromkeys((*getattr(given, name), *getattr(parsed, name))))

@@ -75,7 +75,7 @@ def _strictest(
     """Reduce a repeated date option to the strictest date: all of them must match."""
     if len(dates) < 2:
         return dates[0] if dates else None
-    from marklight.dates import parse_date_range, validate_date
+    from marklight.text.dates import parse_date_range, validate_date
 
     is_after = parameter.name == "after"
     valid = [validate_date(date, last=not is_after) for date in dates]

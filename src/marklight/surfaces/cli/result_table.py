@@ -11,7 +11,7 @@ from marklight.surfaces.cli.output import cut, cut_left, display_width
 from marklight.surfaces.render import PLAIN, Style
 from marklight.text import analyze, query_terms
 from marklight.text.lines import split_sentences
-from marklight.text.readable import readable
+from marklight.text.markdown import readable
 
 MINIMUM_TRAIL = 16
 """Columns; a shorter trail of headings is not shown."""
