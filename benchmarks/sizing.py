@@ -25,7 +25,6 @@ PASSAGES, DIMENSION, WINDOW = 20_000, 384, 2_000
 PARTS = {
     "lexical index": ("segments", "postings", "document_lengths"),
     "vectors": ("vectors", "term_vectors"),
-    "tree of nodes": ("nodes",),
 }
 SEARCHES = 20
 BUILD_SECONDS = 300

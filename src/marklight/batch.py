@@ -1,43 +1,15 @@
-"""Define the immutable data types of a commit: documents with their passages and nodes, failures, vectors and the batch of them."""
+"""Define the immutable data types of a commit: documents with their passages, failures, vectors and the batch of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 from marklight.model import Chunk, Document, DocumentId, FileState, Section
 
 if TYPE_CHECKING:
     from marklight.model import Matrix
-
-
-class NodeKind(StrEnum):
-    """Kind of a node in the tree of a document."""
-
-    DOCUMENT = "document"
-    SECTION = "section"
-    PARAGRAPH = "paragraph"
-    LIST_ITEM = "list item"
-    CODE = "code"
-    TABLE = "table"
-
-
-class Node(NamedTuple):
-    """A node in the tree of a document: the document, a section, or a block of text."""
-
-    path: str
-    """Positions among siblings from the root on, such as `0.1.2`; a change in one section leaves those of others as they are."""
-    parent: str
-    """Path of the parent; empty for the document."""
-    position: int
-    """Position in the document, from 0; a parent comes before its children."""
-    kind: NodeKind
-    headings: tuple[str, ...]
-    lines: tuple[int, int]
-    metadata: Mapping[str, Any]
-    """JSON values: `level` and `anchor` of a section, `language` of code, `columns` of a table, `ordered` of a list item."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,19 +19,10 @@ class Entry:
     document: Document
     chunks: tuple[Chunk, ...]
     sections: tuple[Section, ...] = ()
-    build_nodes: Callable[[Document], tuple[Node, ...]] | None = field(
-        default=None, compare=False, repr=False
-    )
-    """Builds the tree of nodes; called by engines that store it."""
     block_digests: Mapping[int, bool] = field(default_factory=dict)
     """Digests of its blocks of text, 64 bits with sign; true for those that counted as boilerplate."""
     replaces: str = ""
     """Digest of the stored text that it was made from; a commit leaves it out if the index has another text by then."""
-
-    @property
-    def nodes(self) -> tuple[Node, ...]:
-        """Return the tree of the document in document order, parents first; it is built anew in every call."""
-        return self.build_nodes(self.document) if self.build_nodes else ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,16 +5,15 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 
-from marklight.batch import Entry, Node
+from marklight.batch import Entry
 from marklight.ingest.boilerplate import PassageTexts, block_digests
 from marklight.ingest.parse import Parsed, Title
 from marklight.ingest.recipe import Chunker
 from marklight.ingest.split import Span, split, trimmed
-from marklight.model import Chunk, Document, Kind, Section, without_spans
+from marklight.model import Chunk, Kind, Section, without_spans
 from marklight.text import digest
 from marklight.text.markdown import chunk_embedding_text, embedding_text
 
@@ -212,7 +211,6 @@ def _entry(parsed: Parsed, made: Sequence[Draft], sizes: Chunker, shared: Collec
         parsed.document,
         tuple(_with_one_findable(chunks)),
         tuple(sections),
-        node_builder(parsed.parser),
         block_digests(parsed, shared) if sizes.boilerplate else {},
     )
 
@@ -222,18 +220,6 @@ def _with_one_findable(chunks: list[Chunk]) -> list[Chunk]:
     if chunks and all(each.is_boilerplate for each in chunks):
         chunks[0] = replace(chunks[0], digest=digest(chunk_embedding_text(chunks[0])))
     return chunks
-
-
-@cache
-def node_builder(parser: str) -> Callable[[Document], tuple[Node, ...]]:
-    """Return the function that builds the tree of a document; the parser is called again only if it is used."""
-
-    def build(document: Document) -> tuple[Node, ...]:
-        from marklight.ingest.nodes import document_nodes
-
-        return document_nodes(document, parser)
-
-    return build
 
 
 def _add_parent(

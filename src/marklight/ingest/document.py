@@ -79,7 +79,7 @@ def parse_document(
         ),
     )
     body = 0 if front.remark else front.lines
-    return Parsed(document, structure, starts, body, parser_name, indexed, comments)
+    return Parsed(document, structure, starts, body, indexed, comments)
 
 
 def _outline(structure: Structure, lines: int) -> tuple[Heading, ...]:

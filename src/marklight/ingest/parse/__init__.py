@@ -93,7 +93,6 @@ class Parsed:
     """Offset of each line, and of the end of the text."""
     body: int
     """The first line after the frontmatter, counted from 0."""
-    parser: str
     text: str
     """The text of the document with blanks in place of comments, which are not indexed; offsets are the same."""
     comments: tuple[tuple[int, int], ...] = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from marklight import engines, ownership
 from marklight.errors import NotFound, UsageError
-from marklight.ingest.recipe import PARSERS
 from marklight.library.transfer.contents import SnapshotSource, Summary
 from marklight.library.transfer.copying import Transfer, check_target, copy
 from marklight.ports import Engine, Progress, no_progress
@@ -70,10 +69,6 @@ class End:
     @property
     def wait_seconds(self) -> float:
         return self.library.limits.wait_seconds if self.library else WAIT_SECONDS
-
-    @property
-    def parsers(self) -> Mapping[str, str]:
-        return self.library.text_ingest.discover.parsers if self.library else PARSERS
 
 
 @contextmanager
@@ -139,7 +134,6 @@ def copy_index(
                 SnapshotSource(snapshot),
                 other.engine,
                 replace_other=replace,
-                parsers=other.parsers,
                 wait_seconds=other.wait_seconds,
                 progress=progress,
             )
@@ -157,7 +151,6 @@ def _copy_history(own: End, other: End, replace: bool, progress: Progress) -> in
             SnapshotSource(snapshot),
             other.open_history(),
             replace_other=replace,
-            parsers=None,
             wait_seconds=other.wait_seconds,
             progress=lambda phase, done, total: progress(phase + OF_COMMITS, done, total),
         )
@@ -218,7 +211,6 @@ def import_index(
             archive,
             other.engine,
             replace_other=replace,
-            parsers=other.parsers,
             wait_seconds=other.wait_seconds,
             progress=progress,
         )

@@ -6,15 +6,13 @@ is compared and not written again, so that the same command continues a copy tha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
 from marklight.batch import Batch, Entry, Vectors
 from marklight.errors import StoreError, UsageError
-from marklight.ingest.chunk import node_builder
 from marklight.ingest.links import GROUPED
-from marklight.ingest.recipe import PARSERS, parser_for
 from marklight.library.transfer.contents import (
     SnapshotSource,
     Source,
@@ -45,18 +43,14 @@ def copy(
     target: Engine,
     *,
     replace_other: bool = False,
-    parsers: Mapping[str, str] | None = PARSERS,
     wait_seconds: float = 10.0,
     progress: Progress = no_progress,
 ) -> Transfer:
-    """Make the index of `target` equal to a source; refuse one with other content unless `replace_other` is true.
-
-    `parsers` build the trees of documents for an engine that stores them; None if the documents are commits.
-    """
+    """Make the index of `target` equal to a source; refuse one with other content unless `replace_other` is true."""
     with target.writing(wait_seconds):
         empty = check_target(target, replace_other=replace_other)
         target.commit(Batch(manifest={INCOMPLETE: "incomplete"}))
-        transfer = Transfer(source, target, progress, parsers, fresh=empty)
+        transfer = Transfer(source, target, progress, fresh=empty)
         transfer.copy_documents()
         transfer.copy_vectors()
         transfer.finish()
@@ -99,7 +93,6 @@ class Transfer:
         source: Source,
         target: Engine,
         progress: Progress,
-        parsers: Mapping[str, str] | None,
         *,
         fresh: bool,
     ) -> None:
@@ -107,7 +100,7 @@ class Transfer:
         """Summary of the source."""
         self.written_documents = self.removed_documents = self.written_vectors = 0
         self._source, self._target, self._progress = source, target, progress
-        self._parsers, self._fresh = parsers, fresh
+        self._fresh = fresh
         self._shared = bool(target.server())
         """True if the target was empty, so that there is nothing to compare."""
         self._communities: dict[DocumentId, int] = {}
@@ -139,7 +132,6 @@ class Transfer:
                         changes.removed.append(old.document.id)
                 self.written_documents += len(changes.entries)
                 self.removed_documents += len(changes.removed)
-                changes.entries = [self._with_nodes(entry) for entry in changes.entries]
                 if batch := changes.to_batch():
                     self._target.commit(batch)
 
@@ -150,13 +142,6 @@ class Transfer:
             return entry
         file = FileState.elsewhere(*file[:2]) if self._shared else FileState.racy(file, UNKNOWN_NS)
         return replace(entry, document=replace(entry.document, file=file))
-
-    def _with_nodes(self, entry: Entry) -> Entry:
-        """Return a document with the function that builds its tree, which no source stores."""
-        if self._parsers is None:
-            return entry
-        parser = parser_for(entry.document.id.path, self._parsers) or "plain"
-        return replace(entry, build_nodes=node_builder(parser))
 
     def copy_vectors(self) -> None:
         """Write the vectors that are missing; a model with other vectors in the target is dropped from it first."""

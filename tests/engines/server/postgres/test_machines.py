@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from marklight import engines
-from marklight.batch import Batch, Entry, Failure, Node, NodeKind
+from marklight.batch import Batch, Failure
 from marklight.engines import ServerSettings, parse_address
 from marklight.engines.server.postgres.engine import PostgresEngine
-from marklight.model import Document, DocumentId, FileState
+from marklight.model import DocumentId, FileState
 from marklight.ports import Engine
 from marklight.query import Filters
 from tests.contracts.builders import commit, entry, id_of, put
@@ -78,35 +78,6 @@ def test_failures_are_those_of_the_machine(machines: list[PostgresEngine]) -> No
     with two.snapshot() as snapshot:
         assert snapshot.status.failures() == [Failure(A, "unreadable", FileState(1, 2))]
         assert snapshot.status.counts("m").failed == 1
-
-
-def tree(document: Document) -> tuple[Node, ...]:
-    return (
-        Node("0", "", 0, NodeKind.DOCUMENT, (), (1, 9), {}),
-        Node(
-            "0.0", "0", 1, NodeKind.SECTION, ("One\x00",), (1, 9), {"level": 1, "anchor": "\ud800"}
-        ),
-        Node("0.0.0", "0.0", 2, NodeKind.CODE, ("One\x00",), (2, 9), {"language": "go"}),
-    )
-
-
-def test_the_tree_of_a_document_is_stored_and_replaced_with_it(
-    machines: list[PostgresEngine], server: PostgresServer
-) -> None:
-    engine = machines[0]
-    plain = entry("a.md", "apple")
-    put(engine, Entry(plain.document, plain.chunks, plain.sections, tree))
-    nodes = (
-        "SELECT path, parent, position, kind, headings, first_line, last_line, metadata->>'language'"
-        f" FROM {engine.address.library}.nodes ORDER BY position"
-    )
-    assert server.sql(nodes) == [
-        ("0", None, 0, "document", [], 1, 9, None),
-        ("0.0", "0", 1, "section", ["One\x01\x01"], 1, 9, None),
-        ("0.0.0", "0.0", 2, "code", ["One\x01\x01"], 2, 9, "go"),
-    ]
-    put(engine, plain)
-    assert server.sql(nodes) == []
 
 
 def test_a_path_that_is_too_long_is_left_out_with_a_notice(machines: list[PostgresEngine]) -> None:

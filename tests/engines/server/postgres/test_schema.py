@@ -45,7 +45,7 @@ def test_preparing_creates_all_tables_and_a_second_time_nothing(
         assert schema.read_version(connection) is None
     assert prepare(connections) == schema.current_version()
     before = tables(server, library)
-    assert {"documents", "nodes", "chunks", "file_states"} <= {row[0] for row in before}
+    assert {"documents", "chunks", "file_states"} <= {row[0] for row in before}
     assert prepare(connections) == schema.current_version()
     assert tables(server, library) == before
     connections.close()

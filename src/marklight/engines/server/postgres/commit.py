@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from marklight.batch import Batch
 from marklight.engines.relational import write
@@ -42,7 +40,6 @@ def apply(engine: PostgresEngine, session: PostgresSession, batch: Batch) -> int
                 file_states.add(session, other, [(item.document, file)])
         change = _change(session, batch, rows, file_states.touch(session, machine, batch.touched))
         file_states.replace_failures(session, machine, _replaced(batch), batch.failures)
-        _add_nodes(session, change.inserted)
         added = vector_table.add_vectors(session, batch.vectors)
         vector_table.add_term_vectors(session, batch.concepts)
         for index in (engine.lexical, engine.vectors):
@@ -79,43 +76,6 @@ def _change(
         sorted(rows.deleted_chunks),
         sorted(column(session, "row", touched).values()),
     )
-
-
-def _add_nodes(session: PostgresSession, inserted: Iterable[IndexedEntry]) -> None:
-    """Insert the trees of new documents: document, sections, paragraphs, list items, code and tables, one row each."""
-    session.insert(
-        "nodes",
-        "document, path, parent, position, kind, headings, first_line, last_line, metadata",
-        (
-            (
-                item.document,
-                node.path,
-                node.parent or None,
-                node.position,
-                str(node.kind),
-                list(node.headings),
-                *node.lines,
-                _encode_json(node.metadata),
-            )
-            for item in inserted
-            for node in item.entry.nodes
-        ),
-    )
-
-
-def _encode_json(value: Any) -> str:
-    """Encode as JSON without characters that PostgreSQL cannot store; they are escaped as in text columns."""
-    return json.dumps(_escaped(value), allow_nan=False)
-
-
-def _escaped(value: Any) -> Any:
-    if isinstance(value, str):
-        return encode(value)
-    if isinstance(value, dict):
-        return {encode(str(key)): _escaped(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_escaped(inner) for inner in value]
-    return value
 
 
 def without_long_paths(batch: Batch) -> tuple[Batch, int]:

@@ -1,4 +1,4 @@
-"""The tables of a library in PostgreSQL: those of `engines/relational`, the tree of nodes, file states per machine, and the queue.
+"""The tables of a library in PostgreSQL: those of `engines/relational`, file states per machine, and the queue.
 
 Texts are `COLLATE "C"`, so that they sort by code point as in SQLite and Python, whatever the locale of the database is.
 """
@@ -52,17 +52,6 @@ CREATE TABLE failures (
     collection text COLLATE "C" NOT NULL, path text COLLATE "C" NOT NULL, reason text COLLATE "C" NOT NULL,
     size bigint, mtime_ns bigint, ctime_ns bigint,
     PRIMARY KEY (machine, collection, path)
-);
-CREATE TABLE nodes (
-    document bigint NOT NULL REFERENCES documents ON DELETE CASCADE,
-    path text COLLATE "C" NOT NULL,
-    parent text COLLATE "C",
-    position bigint NOT NULL,
-    kind text COLLATE "C" NOT NULL,
-    headings text[] COLLATE "C" NOT NULL,
-    first_line bigint NOT NULL, last_line bigint NOT NULL,
-    metadata jsonb NOT NULL,
-    PRIMARY KEY (document, path)
 );
 
 CREATE TABLE chunks (
