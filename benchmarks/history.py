@@ -23,9 +23,8 @@ from typing import Any
 
 import marklight
 from benchmarks._measure import ROOT, peak_megabytes, save
-from marklight.ingest.history.commits import read_commits
-from marklight.ingest.history.diffs import DiffReader
-from marklight.ingest.history.repository import find
+from marklight.ingest.commits import DiffReader, read_commits
+from marklight.ingest.git import find
 from marklight.model import Document
 from marklight.text import analyze, query_terms
 

@@ -306,7 +306,7 @@ def test_commits_are_removed_once_a_folder_refers_to_another_repository(
 KILLED = """
 import sys, os, signal
 import marklight
-from marklight.ingest.history import pipeline
+from marklight.ingest import history as pipeline
 pipeline.BATCH = 2
 def progress(phase, done, total):
     if done >= 4:

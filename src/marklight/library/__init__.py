@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from marklight.citations import CitedAnswer, Sentence
     from marklight.commits import Commits
     from marklight.engines import ServerSettings
-    from marklight.ingest.history.repository import Repository
+    from marklight.ingest.git import Repository
     from marklight.library.ask import AskFlags
     from marklight.library.listing import ListFlags
     from marklight.library.shared_index import SharedIndex

@@ -25,9 +25,8 @@ from marklight.errors import (
     StoreError,
 )
 from marklight.ingest.embedding import passages_matching
-from marklight.ingest.history.commit_diff import indexed_state
-from marklight.ingest.history.pipeline import CommitIngest
-from marklight.ingest.history.repository import Repository, find
+from marklight.ingest.git import Repository, find
+from marklight.ingest.history import CommitIngest, RepositoryState
 from marklight.library.concurrency import repeat_if_lost
 from marklight.library.refresh import SHORT_WAIT_SECONDS
 from marklight.library.search import PreparedSearch, prepare, run
@@ -171,7 +170,7 @@ class HistoryIndex:
             manifest = snapshot.status.manifest()
             count = snapshot.status.counts("").documents
         for name, repository in self.history.repositories.items():
-            folder, state = repository.folder, indexed_state(manifest, name)
+            folder, state = repository.folder, RepositoryState.stored(manifest, name)
             if repository.shallow_edge():
                 notices.append(
                     f"{folder} is a shallow clone without older commits;"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from marklight import engines
-from marklight.ingest.history.pipeline import CommitIngest
-from marklight.ingest.history.repository import find
+from marklight.ingest.git import find
+from marklight.ingest.history import CommitIngest
 from marklight.model import Document, DocumentId
 from marklight.ports import Engine
 from marklight.report import Report

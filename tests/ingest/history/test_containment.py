@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from marklight.errors import HistoryError
-from marklight.ingest.history.repository import find
+from marklight.ingest.git import find
 from tests.ingest.history.reading import documents, history, read
 from tests.making import write
 from tests.repository import Repository, needs_git

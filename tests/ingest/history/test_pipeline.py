@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from marklight.ingest.history import commits
-from marklight.ingest.history.repository import find
+from marklight.ingest import commits
+from marklight.ingest.git import find
 from marklight.model import DocumentId
 from tests.ingest.history.reading import LINES, documents, history, read, texts
 from tests.repository import Repository, needs_git
@@ -84,7 +84,7 @@ def test_an_interrupted_run_continues_where_it_stopped(
 ) -> None:
     for number in range(5):
         repository.commit(f"number {number}", {"a": str(number)})
-    monkeypatch.setattr("marklight.ingest.history.pipeline.BATCH", 2)
+    monkeypatch.setattr("marklight.ingest.history.BATCH", 2)
     ingest = history(repository.folder)
 
     def stop(phase: str, done: int, total: int) -> None:

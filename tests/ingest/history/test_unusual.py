@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from marklight import engines
 from marklight.errors import HistoryError
-from marklight.ingest.history import commits, diffs, git
-from marklight.ingest.history.commit_diff import indexed_state
-from marklight.ingest.history.repository import find
+from marklight.ingest import commits, git
+from marklight.ingest.git import find
+from marklight.ingest.history import RepositoryState
 from tests.ingest.history.reading import documents, history, read, texts
 from tests.repository import Repository, needs_git
 
@@ -136,7 +136,7 @@ def test_a_partial_clone_is_searched_by_messages_and_fetches_nothing(
     assert set(documents(ingest)) == {f"number {number}" for number in range(8)}
     assert subprocess.run(here, capture_output=True, check=True).stdout == before
     with ingest.engine.snapshot() as snapshot:
-        assert indexed_state(snapshot.status.manifest(), "all").diff_problem
+        assert RepositoryState.stored(snapshot.status.manifest(), "all").diff_problem
 
 
 def test_a_missing_commit_is_reported_and_the_others_are_read(repository: Repository) -> None:
@@ -151,7 +151,7 @@ def test_a_missing_commit_is_reported_and_the_others_are_read(repository: Reposi
 def test_only_source_files_of_a_huge_diff_are_read(
     repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(diffs, "MAX_DIFF_BYTES", 200_000)
+    monkeypatch.setattr(commits, "MAX_DIFF_BYTES", 200_000)
     noise = "".join(f"noise {number}\n" for number in range(60_000))
     repository.commit("huge", {"node_modules/a.js": noise, "src/b.py": "told = True\n"})
     repository.commit("small", {"c.txt": "small\n"})
@@ -167,7 +167,7 @@ def test_only_source_files_of_a_huge_diff_are_read(
 def test_the_number_of_file_names_of_a_commit_is_bounded(
     repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(diffs, "MAX_FILES", 20)
+    monkeypatch.setattr(commits, "MAX_FILES", 20)
     repository.commit("many", {f"{number:03}.txt": "x\n" for number in range(50)})
     ingest = history(repository.folder)
     read(ingest)
