@@ -28,6 +28,8 @@ BATCH = 8
 SECONDS_PER_PASSAGE = 0.05
 PROGRAM = f"""
 import sys, time
+from marklight.engines.server.postgres.jobs import JobQueue
+from marklight.library import embedding_worker
 from marklight.models.fake import FakeEmbedder
 from marklight.surfaces.cli.app import run
 embed = FakeEmbedder.embed_passages
@@ -35,6 +37,7 @@ def slowly(self, texts):
     time.sleep({SECONDS_PER_PASSAGE} * len(texts) if "passage" in texts[0] else 0)
     return embed(self, texts)
 FakeEmbedder.embed_passages = slowly
+JobQueue.batch_passages, embedding_worker.POLL_SECONDS = {BATCH}, 0.05
 sys.exit(run(sys.argv[1:]))
 """
 
@@ -62,8 +65,6 @@ def drain(count: int, folder: Path, address: str) -> float:
         "model.name": "fake",
         "engine": address,
         "queue.embed": "workers",
-        "queue.batch_passages": str(BATCH),
-        "queue.poll_seconds": "0.05",
     }
     assignments = [f"{key}={value}" for key, value in settings.items()]
     (folder / "first.md").write_text("# First\n\nOne passage to begin with.\n")

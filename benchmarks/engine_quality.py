@@ -17,6 +17,7 @@ from tests.servers.postgres import new_library
 from tests.servers.qdrant import new_fleet_library
 
 from benchmarks._measure import SETS, result_path, save, set_path
+from marklight.engines.server.qdrant.vectors import QdrantVectorReader
 from marklight.eval.collection import Collection, open_collection, resolve_answers
 from marklight.eval.dataset import Dataset
 from marklight.eval.reading import read_dataset
@@ -24,8 +25,8 @@ from marklight.eval.run import TOP, Outcome, Run, run_queries
 from marklight.library import Library
 from marklight.library.transfer import copy_index
 
-EXACT = ("postgres.exact_below=10000000", "qdrant.exact=true")
-"""Settings with which no approximate index is used."""
+EXACT = ("postgres.exact_below=10000000",)
+"""Settings with which PostgreSQL uses no approximate index."""
 TOLERANCE = 2e-4
 """Difference of two scores that counts as a tie: scores of keyword search are rounded to four decimals."""
 SERVERS: Mapping[str, Callable[[], AbstractContextManager[str]]] = {
@@ -91,6 +92,7 @@ def main() -> None:
     result = "engine_quality_exact" if exact else "engine_quality"
     path = result_path(result)
     results = json.loads(path.read_text())["sets"] if path.exists() else {}
+    QdrantVectorReader.exact = exact
     results.update({name: measure(name, EXACT if exact else ()) for name in sets})
     largest = {
         engine: max(

@@ -30,7 +30,7 @@ from benchmarks.pgvector import noisy
 from benchmarks.postgres import DOCUMENTS_PER_COMMIT, entries, quantiles
 from marklight import engines, models
 from marklight.batch import Batch, Entry, Vectors
-from marklight.engines import QdrantSettings, ServerSettings
+from marklight.engines.server.qdrant.vectors import QdrantVectorReader
 from marklight.library.configuration import compose_pipeline, read_settings
 from marklight.ports import FIELD_BOOSTS, Embedder, Engine, Tools
 from marklight.query import Filters, Query
@@ -134,16 +134,16 @@ def measure(
     return figures
 
 
-def recall(
-    engine: Engine, exact: Engine, filters: Filters, model: Embedder, texts: Sequence[str]
-) -> float:
+def recall(engine: Engine, filters: Filters, model: Embedder, texts: Sequence[str]) -> float:
     """Return the share of the nearest ten by comparison of all vectors that the vector index finds."""
     found = 0.0
     for text in texts:
         vector = model.embed_query(text)
         best = []
-        for each in (engine, exact):
-            with each.snapshot() as snapshot:
+        for exact in (False, True):
+            with engine.snapshot() as snapshot:
+                assert isinstance(snapshot.vectors, QdrantVectorReader)
+                snapshot.vectors.exact = exact
                 results = snapshot.vectors.search(vector, model.fingerprint, filters, 10)
                 best.append({result.chunk_id for result in results})
         found += len(best[0] & best[1]) / max(1, len(best[1]))
@@ -201,7 +201,6 @@ def main() -> None:
         if not options.only_fleet:
             compared["postgresql"] = engines.open(server.address(library="plain"))
             compared["embedded"] = engines.open(Path(folder) / "embedded")
-        exact = engines.open(address, ServerSettings(qdrant=QdrantSettings(exact=True)))
         documents, sample, total = entries(2 * sizes[-1]), list[Entry](), 0
         for size in sizes:
             seconds = dict.fromkeys(compared, 0.0)
@@ -223,13 +222,13 @@ def main() -> None:
                 "load_s": seconds,
                 "search": measure(compared, model, texts),
                 "recall of vectors": {
-                    name: recall(compared["fleet"], exact, each, model, texts)
+                    name: recall(compared["fleet"], each, model, texts)
                     for name, each in {"all": Filters(), **filters}.items()
                 },
                 **resources(node, total),
             }
             print(size, figures[str(size)], flush=True)
-        for engine in (*compared.values(), exact):
+        for engine in compared.values():
             engine.close()
     if len(sizes) > 1:
         figures["growth exponents"] = {

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from marklight import engines
-from marklight.engines import QdrantSettings, ServerSettings
 from marklight.engines.embedded.engine import MAX_EXACT_VECTORS, EmbeddedEngine
 from marklight.ports import Engine
 from tests.scratch import scratch_parent
@@ -60,8 +59,7 @@ def on_postgresql(_: Path) -> Iterator[Open]:
 @contextmanager
 def on_qdrant(_: Path) -> Iterator[Open]:
     with new_fleet_library() as address:
-        settings = ServerSettings(qdrant=QdrantSettings(exact=True))
-        yield lambda: engines.open(address, settings)
+        yield lambda: engines.open(address)
 
 
 OPENERS: Mapping[str, Callable[[Path], AbstractContextManager[Open]]] = {

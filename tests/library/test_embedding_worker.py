@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -16,7 +17,9 @@ import numpy as np
 import pytest
 
 from marklight import Library
+from marklight.engines.server.postgres.engine import PostgresEngine
 from marklight.errors import ModelServerError
+from marklight.library import embedding_worker
 from marklight.library.embedding_worker import NOT_FINITE, EmbeddingWorker
 from marklight.models.fake import FakeEmbedder
 from marklight.surfaces.cli.app import run
@@ -32,7 +35,8 @@ FILES = {
     f"note-{number}.md": f"# Note {number}\n\nIt is about thing{number}.\n" for number in range(12)
 }
 PROGRAM = """
-import sys, time
+import json, sys, time
+from marklight.engines.server.postgres.jobs import JobQueue
 from marklight.models.fake import FakeEmbedder
 from marklight.surfaces.cli.app import run
 embed = FakeEmbedder.embed_passages
@@ -41,14 +45,25 @@ def slowly(self, texts):
     time.sleep(float(sys.argv[1]))
     return embed(self, texts)
 FakeEmbedder.embed_passages = slowly
-sys.exit(run(sys.argv[2:]))
+for name, value in json.loads(sys.argv[2]).items():
+    setattr(JobQueue, name, value)
+sys.exit(run(sys.argv[3:]))
 """
-"""`marklight` with a model that takes a number of seconds for each batch."""
+"""`marklight` with a model that takes a number of seconds for each batch, and a queue with other attributes."""
 
 
 def open_shared(folder: Path, address: str, **queue: Any) -> Library:
-    settings = {"embed": "workers", "poll_seconds": 0.05, **queue}
-    return library(folder, engine=address, queue=settings)
+    """Open a library whose queue has these attributes."""
+    shared = library(folder, engine=address, queue={"embed": "workers"})
+    assert isinstance(shared.engine, PostgresEngine)
+    for name, value in queue.items():
+        setattr(shared.engine.queue, name, value)
+    return shared
+
+
+@pytest.fixture(autouse=True)
+def _poll_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedding_worker, "POLL_SECONDS", 0.05)
 
 
 @pytest.fixture
@@ -65,10 +80,18 @@ def folder(tmp_path: Path) -> Path:
 def started(folder: Path, address: str, seconds: float, **queue: Any) -> subprocess.Popen[str]:
     """Start a worker process whose model is slow; return once it has texts in hand."""
     settings = {"model.name": "fake", "engine": address, "queue.embed": "workers"}
-    settings |= {f"queue.{name}": value for name, value in queue.items()}
     options = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
     process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, str(seconds), "worker", str(folder), *options],
+        [
+            sys.executable,
+            "-c",
+            PROGRAM,
+            str(seconds),
+            json.dumps(queue),
+            "worker",
+            str(folder),
+            *options,
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -342,7 +365,7 @@ def test_workers_replace_documents_of_other_chunk_settings(folder: Path, address
         shared.index()
         drain(shared)
         old = vectors_of(shared)
-    queue = {"embed": "workers", "poll_seconds": 0.05}
+    queue = {"embed": "workers"}
     with library(folder, engine=address, queue=queue, chunk=small) as shared:
         shared.index()
         assert shared.status()["outdated"] == len(FILES)

@@ -136,7 +136,7 @@ def test_no_database_that_a_folder_names_is_connected_to(tmp_path: Path, file: s
         address = f"postgresql://127.0.0.1:{port}/x?vectors=qdrant://127.0.0.1:{port}"
         text = (
             f'engine = "{address}&library=stolen"\n'
-            f'postgres = {{connections = 900}}\nqdrant = {{key_variable = "HOME"}}\n'
+            f'postgres = {{connections = 900}}\nqdrant = {{ca_file = "ca.pem"}}\n'
             'queue = {embed = "workers"}\n'
         )
         header = "[tool.marklight]\n" if file == "pyproject.toml" else ""
@@ -149,7 +149,7 @@ def test_no_database_that_a_folder_names_is_connected_to(tmp_path: Path, file: s
             assert lib.server_settings is None
         with pytest.raises(BlockingIOError):
             listener.accept()
-    for key in ("engine", "postgres.connections", "qdrant.key_variable", "queue.embed"):
+    for key in ("engine", "postgres.connections", "qdrant.ca_file", "queue.embed"):
         assert key in notice
     assert "127.0.0.1" not in notice
 

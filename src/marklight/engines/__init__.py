@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from marklight.errors import SettingsError, StoreError
-from marklight.settings import ABOVE_ZERO, Within
+from marklight.settings import Within
 
 if TYPE_CHECKING:
     from marklight.ports import Engine
@@ -77,44 +77,25 @@ class PostgresSettings:
 
     connections: Annotated[int, Within(2, 1000)] = 8
     """Maximum number of connections of one process for searches and commits; maintenance opens up to three more for a moment."""
-    connect_seconds: Annotated[float, Within(1, 600)] = 10.0
-    """Time limit for connecting to the server, and for waiting for a free connection."""
-    statement_seconds: Annotated[float, Within(0, A_DAY_SECONDS)] = 30.0
-    """Time limit of one statement of a search; 0 for none. Writing has no limit."""
     lexical_cache_mb: Annotated[float, Within(0, 100_000)] = 64.0
     """Maximum memory of one process for its cache of the lexical index."""
     exact_below: Annotated[int, Within(0, 100_000_000)] = 10_000
     """Number of passages below which a library has no vector index (HNSW), and all vectors are compared; 0 always uses the index."""
-    hnsw_m: Annotated[int, Within(2, 100)] = 16
-    """Edges of a node in the vector index (HNSW); applies to indexes that are built after a change."""
-    hnsw_ef_construction: Annotated[int, Within(4, 1000)] = 64
-    """Candidates that are compared when a vector is added to the vector index; at least twice `hnsw_m`."""
     # Of the best 20 of the Kubernetes pages, 40 miss 1.6 of 100 (2.2 with a filter), and 120 miss 0.6 (1.4).
     hnsw_ef_search: Annotated[int, Within(1, 1000)] = 120
     """Candidates beyond those requested that a search of the vector index compares; a higher value misses fewer of the best passages and takes longer."""
     staleness_seconds: Annotated[float, Within(0, A_DAY_SECONDS)] = 30.0
     """Maximum time that a replica may be behind the primary; searches do not use a replica that is further behind."""
 
-    def __post_init__(self) -> None:
-        if self.hnsw_ef_construction < 2 * self.hnsw_m:
-            raise SettingsError(
-                f"postgres.hnsw_ef_construction must be at least twice postgres.hnsw_m ({2 * self.hnsw_m}),"
-                f" but is {self.hnsw_ef_construction}"
-            )
-
 
 @dataclass(frozen=True, slots=True)
 class QdrantSettings:
     """The lexical and vector index on Qdrant, for an engine address with `vectors=qdrant://…`."""
 
-    key_variable: str = "QDRANT_API_KEY"
-    """Environment variable that contains the API key of the server; do not put the key itself in a settings file."""
     tls: bool = False
     """Connect with TLS (https)."""
     ca_file: str = ""
     """File with the certificates (PEM) of the authorities that sign those of the nodes; empty for the usual public ones."""
-    timeout_seconds: Annotated[float, Within(ABOVE_ZERO, 3600)] = 10.0
-    """Time limit of one request."""
     shards: Annotated[int, Within(0, 10_000)] = 0
     """Shards of a new collection; 0 creates two for each node of a cluster, one on a single node."""
     replicas: Annotated[int, Within(1, 100)] = 2
@@ -123,22 +104,9 @@ class QdrantSettings:
     """Compression of the vectors that are searched: `none`, `scalar` (8 bits) or `binary` (1 bit). Results are scored again with the full vectors."""
     on_disk: bool = False
     """Keep the full vectors on disk instead of in memory."""
-    hnsw_m: Annotated[int, Within(2, 100)] = 16
-    """Edges of a node in the vector index (HNSW) of a new collection."""
-    hnsw_ef_construction: Annotated[int, Within(4, 1000)] = 100
-    """Candidates that are compared when a vector is added to the vector index."""
-    hnsw_ef_search: Annotated[int, Within(1, 10_000)] = 256
-    """Candidates that are compared in a search of the vector index."""
-    exact: bool = False
-    """Compare all vectors in every search, without the vector index."""
 
     def __post_init__(self) -> None:
         _check_choice("qdrant.quantization", self.quantization, QUANTIZATIONS)
-        if not self.key_variable.replace("_", "a").isalnum():
-            raise SettingsError(
-                "qdrant.key_variable is not the name of an environment variable",
-                "Put the key into an environment variable and its name into qdrant.key_variable",
-            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,14 +115,6 @@ class QueueSettings:
 
     embed: str = "here"
     """Process that embeds new passages: `here` (the one that indexes them) or `workers` (`marklight worker`)."""
-    batch_passages: Annotated[int, Within(1, 10_000)] = 64
-    """Passages that a worker takes at once."""
-    lease_seconds: Annotated[float, Within(1, A_DAY_SECONDS)] = 120.0
-    """Duration of a worker's lease on its passages; if the worker does not renew it in time, other workers may take them."""
-    attempts: Annotated[int, Within(2, 100)] = 3
-    """Maximum number of attempts to embed a passage; if all fail, it is set aside with the reason. The first may fail because of another passage in the same batch."""
-    poll_seconds: Annotated[float, Within(0.05, 3600)] = 2.0
-    """Time between two checks of an empty queue."""
 
     def __post_init__(self) -> None:
         _check_choice("queue.embed", self.embed, EMBEDDING_PLACES)

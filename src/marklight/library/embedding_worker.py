@@ -17,7 +17,6 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 from marklight.batch import Batch, Vectors
-from marklight.engines import QueueSettings
 from marklight.errors import ModelError, ModelServerError, StoreError, UsageError
 from marklight.model import Chunk
 from marklight.ports import Embedder, no_progress
@@ -32,6 +31,8 @@ REFILL_SECONDS = 600.0
 """Time between two comparisons of an empty queue with the index, such as after vectors were deleted."""
 REPORT_SECONDS = 60.0
 """Time between two reports of progress."""
+POLL_SECONDS = 2.0
+"""Time between two checks of an empty queue."""
 PROBE = "test"
 """Text that any model can embed: shows whether a failure is due to the texts or to the model's server."""
 NOT_FINITE = "The model returns a vector with numbers that are not finite"
@@ -53,7 +54,6 @@ class EmbeddingWorker:
         self.embedded = 0
         """Texts embedded so far."""
         self.stopping = Event()
-        self.settings = library.settings.build(QueueSettings, "queue")
         queue, embedder = queue_of(library), library.models.embedder
         if queue is None:
             raise UsageError(
@@ -85,7 +85,7 @@ class EmbeddingWorker:
                         raise
                     self._wait_after(str(error))
                 else:
-                    self.stopping.wait(self.settings.poll_seconds)
+                    self.stopping.wait(POLL_SECONDS)
         finally:
             # If the database cannot be reached, the leases expire.
             with suppress(StoreError):
@@ -183,7 +183,7 @@ class EmbeddingWorker:
             ingest.find_outdated()
         if not ingest.outdated:
             return False
-        until = time.monotonic() + self.settings.lease_seconds
+        until = time.monotonic() + self.queue.lease_seconds
         done = ingest.replace_outdated(no_progress, until)
         self.embedded += done.passages
         return bool(done.passages or done.replaced)
@@ -227,7 +227,7 @@ class EmbeddingWorker:
         done = Event()
 
         def renew() -> None:
-            while not done.wait(self.settings.lease_seconds / 3):
+            while not done.wait(self.queue.lease_seconds / 3):
                 with suppress(StoreError):
                     self.queue.renew(self.model, self.name)
 

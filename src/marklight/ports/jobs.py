@@ -48,6 +48,9 @@ class QueueStatus(NamedTuple):
 class EmbeddingQueue(Protocol):
     """Texts without a vector, in order of arrival. Commits add to it, and remove the texts that they have vectors for."""
 
+    lease_seconds: float
+    """Duration of a lease, unless it is renewed."""
+
     def open(self, model: str) -> None:
         """Queue all texts without a vector of this model, now and with every later commit."""
 

@@ -123,7 +123,7 @@ def _nodes(vectors: str) -> tuple[Host, ...]:
     if any("@" in name for name in names):
         raise _invalid(
             "vectors contains @",
-            "Put the API key of Qdrant into the environment variable that qdrant.key_variable names",
+            "Put the API key of Qdrant into the environment variable QDRANT_API_KEY",
         )
     hosts = [_check_host(name) for name in names]
     if not all(host.name and not host.is_socket for host in hosts):

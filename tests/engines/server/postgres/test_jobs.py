@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from marklight.batch import Batch, Vectors
-from marklight.engines import QueueSettings, parse_address
+from marklight.engines import parse_address
 from marklight.engines.server.postgres import schema
 from marklight.engines.server.postgres.connections import Connections, ServerAddress
 from marklight.engines.server.postgres.indexes import Change, IndexedEntry
@@ -37,7 +37,10 @@ class QueuedLibrary:
             schema.prepare(self.connections, connection)
 
     def queue(self, **settings: float) -> JobQueue:
-        return JobQueue(self.connections, QueueSettings(**settings))  # type: ignore[arg-type]
+        queue = JobQueue(self.connections)
+        for name, value in settings.items():
+            setattr(queue, name, value)
+        return queue
 
     @contextmanager
     def commit(self) -> Iterator[PostgresSession]:

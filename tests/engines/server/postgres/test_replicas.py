@@ -39,7 +39,7 @@ def open_engine(cluster: PostgresServer) -> Iterator[Open]:
 
         def open_on_all(staleness: float = 30.0, **options: str) -> PostgresEngine:
             address = address_of(cluster, library=name, **options)
-            settings = PostgresSettings(staleness_seconds=staleness, connect_seconds=5)
+            settings = PostgresSettings(staleness_seconds=staleness)
             engine = engines.open(address, ServerSettings(postgres=settings))
             assert isinstance(engine, PostgresEngine)
             opened.callback(engine.close)

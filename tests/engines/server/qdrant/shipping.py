@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from marklight import engines
-from marklight.engines import QdrantSettings, ServerSettings
 from marklight.engines.memory import MemoryEngine
 from marklight.engines.server.postgres.engine import PostgresEngine
 from marklight.engines.server.postgres.session import PostgresSession
@@ -20,12 +19,10 @@ from marklight.ports import FIELD_BOOSTS, Engine
 from marklight.query import Filters
 from tests.contracts.builders import vector
 
-EXACT = ServerSettings(qdrant=QdrantSettings(exact=True, timeout_seconds=2.0))
-
 
 @contextmanager
 def opened(address: str) -> Iterator[PostgresEngine]:
-    engine = engines.open(address, EXACT)
+    engine = engines.open(address)
     assert isinstance(engine, PostgresEngine)
     try:
         yield engine

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from marklight import engines
 from marklight.batch import Batch
-from marklight.engines import QdrantSettings, ServerSettings
 from marklight.ports import Snapshot
 from marklight.query import Filters
 from tests.contracts.builders import vectors
@@ -33,9 +32,8 @@ from tests.servers.qdrant import new_fleet_library
 def test_a_filtered_search_equals_brute_force_in_every_snapshot(
     steps: list[tuple[Batch, int]], query_filters: list[Filters], limit: int
 ) -> None:
-    exact = ServerSettings(qdrant=QdrantSettings(exact=True))
     with new_fleet_library() as address, ExitStack() as stack:
-        memory, engine = engines.open("memory:"), engines.open(address, exact)
+        memory, engine = engines.open("memory:"), engines.open(address)
         stack.callback(engine.close)
         snapshots: list[tuple[Snapshot, Snapshot]] = []
         with memory.writing(1), engine.writing(1):

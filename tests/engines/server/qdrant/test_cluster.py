@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 from qdrant_client import grpc as api
@@ -21,11 +20,11 @@ from marklight.errors import Busy, StoreError
 from tests.servers.proxy import Proxy
 from tests.servers.qdrant import Node, free_port, running_nodes
 
-SETTINGS = QdrantSettings(timeout_seconds=5.0)
 
-
-def open_cluster(*ports: int, settings: QdrantSettings = SETTINGS) -> Cluster:
-    return Cluster([Host("127.0.0.1", port) for port in ports], settings)
+def open_cluster(*ports: int, timeout_seconds: float = 5.0) -> Cluster:
+    cluster = Cluster([Host("127.0.0.1", port) for port in ports], QdrantSettings())
+    cluster.timeout_seconds = timeout_seconds
+    return cluster
 
 
 def exists(nodes: Cluster) -> bool:
@@ -80,7 +79,7 @@ def test_a_node_behind_a_network_split_delays_one_search_only(
 
 
 def test_a_request_without_an_answer_ends_in_time(proxy: Proxy) -> None:
-    nodes = open_cluster(proxy.port, settings=replace(SETTINGS, timeout_seconds=0.5))
+    nodes = open_cluster(proxy.port, timeout_seconds=0.5)
     assert not exists(nodes)
     proxy.split()
     with pytest.raises(Busy, match="did not answer in time"):

@@ -20,9 +20,7 @@ from tests.engines.server.qdrant.shipping import equals_a_rebuild, same_searches
 from tests.servers.proxy import Proxy
 from tests.servers.qdrant import Node, free_port, new_fleet_library
 
-SETTINGS = ServerSettings(
-    qdrant=QdrantSettings(exact=True, timeout_seconds=30.0, shards=3, replicas=2)
-)
+SETTINGS = ServerSettings(qdrant=QdrantSettings(shards=3, replicas=2))
 STEPS = 12
 
 

@@ -33,7 +33,7 @@ MAX_IDLE_SECONDS = 60.0
 """Seconds after which an unused connection is closed, which frees its memory on the server."""
 MAX_LIFETIME_SECONDS = 1800.0
 """Age at which a connection is replaced: a backend never returns the memory of its caches."""
-WAIT_SECONDS = 30.0
+WAIT_SECONDS = 10.0
 """Seconds that a caller waits for a free connection."""
 CONNECT_SECONDS = 10
 """Seconds for one attempt to connect, unless the address has its own `connect_timeout`."""

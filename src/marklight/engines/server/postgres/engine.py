@@ -74,22 +74,21 @@ class PostgresEngine:
         self.lexical, self.vectors = open_indexes(address, self.settings)
         self.writers = Writers(self.primary, lambda: self._prepare_indexes(self.maintenance))
         self.caches = Caches()
-        self.queue = JobQueue(self.maintenance, self.settings.queue, self.readers.choose)
+        self.queue = JobQueue(self.maintenance, self.readers.choose)
         self._notices: deque[str] = deque()
         self._read_only: bool | None = None
 
     def _readers(self, size: int) -> Readers:
-        dsn, settings = self.address.dsn, self.settings.postgres
+        dsn = self.address.dsn
         if len(split_hosts(dsn)) == 1:
             return PrimaryReaders(self._connections(size))
         server = ServerAddress(dsn, self.address.library)
-        return ReplicaReaders(server, settings.staleness_seconds, size, settings.connect_seconds)
+        return ReplicaReaders(server, self.settings.postgres.staleness_seconds, size)
 
     def _connections(self, size: int) -> Connections:
         dsn = primary_dsn(self.address.dsn)
         server = ServerAddress(dsn, self.address.library, str(self.address))
-        wait_seconds = self.settings.postgres.connect_seconds
-        return Connections(server, max_size=size, wait_seconds=wait_seconds)
+        return Connections(server, max_size=size)
 
     @contextmanager
     def snapshot(self) -> Iterator[Snapshot]:
@@ -111,9 +110,7 @@ class PostgresEngine:
             connections = self.readers.choose()
             try:
                 self._prepare_indexes(connections)
-                session, state = open_snapshot(
-                    connections, self.settings.postgres.statement_seconds
-                )
+                session, state = open_snapshot(connections)
                 return PostgresSnapshot(self, session, state)
             except MissingLibrary:
                 with connections.connection() as connection:

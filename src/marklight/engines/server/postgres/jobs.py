@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from marklight.engines import QueueSettings
 from marklight.engines.server.postgres.connections import Connections
 from marklight.engines.server.postgres.indexes import Change
 from marklight.engines.server.postgres.schema import lock_key
@@ -36,14 +35,19 @@ _LEASE_END = "now() + ?::double precision * interval '1 second'"
 class JobQueue:
     """The queue of one library. The primary server holds it; every method is a short transaction of its own."""
 
+    batch_passages = 64
+    """Texts that a worker takes at once: two batches of a model, so that a lost worker delays few of them."""
+    lease_seconds = 120.0
+    """Duration of a lease, which a worker renews; a text whose lease has expired may be taken by others."""
+    attempts = 3
+    """Attempts to embed a text before it is set aside; the first may fail because of another text in its batch."""
+
     def __init__(
         self,
         connections: Connections,
-        settings: QueueSettings | None = None,
         choose_reader: Callable[[], Connections] | None = None,
     ) -> None:
         self.connections = connections
-        self.settings = settings or QueueSettings()
         self._choose_reader = choose_reader
         """Returns a server for the status while the primary does not answer."""
 
@@ -92,7 +96,7 @@ class JobQueue:
             # The limit is part of the text: for an unknown one, the plan would read the whole queue.
             free = session.all(
                 f"SELECT digest, attempts FROM jobs WHERE model = ? AND {_FREE}"
-                f" ORDER BY row LIMIT {self.settings.batch_passages:d} FOR UPDATE SKIP LOCKED",
+                f" ORDER BY row LIMIT {self.batch_passages:d} FOR UPDATE SKIP LOCKED",
                 [model],
             )
             # A job that was taken before comes alone: it may be the one that makes workers fail.
@@ -103,7 +107,7 @@ class JobQueue:
                 f"UPDATE jobs j SET worker = ?, attempts = j.attempts + 1, leased_until = {_LEASE_END}"
                 " WHERE j.model = ? AND j.digest = ANY(?::text[]) RETURNING j.digest, j.attempts, j.row,"
                 " (SELECT min(c.id) FROM chunks c WHERE c.digest = j.digest)",
-                [worker, self.settings.lease_seconds, model, chosen],
+                [worker, self.lease_seconds, model, chosen],
             )
             gone = [digest for digest, _, _, chunk in taken if chunk is None]
             if gone:  # their documents have been changed or removed
@@ -121,7 +125,7 @@ class JobQueue:
             " reason = CASE WHEN reason = '' THEN ? ELSE reason END"
             " WHERE model = ? AND worker IS NOT NULL AND failed_at IS NULL"
             " AND leased_until < now() AND attempts >= ?",
-            [NO_ANSWER, model, self.settings.attempts],
+            [NO_ANSWER, model, self.attempts],
         )
 
     def renew(self, model: str, worker: str) -> int:
@@ -130,7 +134,7 @@ class JobQueue:
             self._see(session, model, worker)
             return session.run(
                 f"UPDATE jobs SET leased_until = {_LEASE_END} WHERE model = ? AND worker = ?",
-                [self.settings.lease_seconds, model, worker],
+                [self.lease_seconds, model, worker],
             )
 
     def release(self, model: str, worker: str) -> int:
@@ -149,7 +153,7 @@ class JobQueue:
                 "UPDATE jobs SET worker = NULL, leased_until = NULL, reason = ?,"
                 " failed_at = CASE WHEN attempts >= ? THEN now() END"
                 " WHERE model = ? AND worker = ? AND digest = ANY(?::text[])",
-                [reason[:MAX_REASON], self.settings.attempts, model, worker, list(digests)],
+                [reason[:MAX_REASON], self.attempts, model, worker, list(digests)],
             )
 
     def retry_failed(self, model: str) -> int:
@@ -208,7 +212,7 @@ class JobQueue:
             workers = session.value(
                 "SELECT count(*) FROM workers WHERE model = ?"
                 " AND seen > now() - ?::double precision * interval '1 second'",
-                [model, self.settings.lease_seconds],
+                [model, self.lease_seconds],
             )
             rate = session.value(
                 "SELECT sum(texts) * 60 / greatest(extract(epoch FROM now() - min(minute)), 1)"

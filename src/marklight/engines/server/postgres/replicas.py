@@ -151,9 +151,7 @@ class ProbedHost:
 class ReplicaReaders:
     """Chooses the server for each snapshot: a replica within the staleness bound, in turns, else the primary."""
 
-    def __init__(
-        self, address: ServerAddress, staleness_seconds: float, max_size: int, wait_seconds: float
-    ) -> None:
+    def __init__(self, address: ServerAddress, staleness_seconds: float, max_size: int) -> None:
         self.staleness_seconds = staleness_seconds
         self._attributes = conninfo_to_dict(address.dsn).get("target_session_attrs", "any")
         self._hosts = [
@@ -162,7 +160,6 @@ class ReplicaReaders:
                     ServerAddress(dsn, address.library),
                     read_only=True,
                     max_size=max_size,
-                    wait_seconds=wait_seconds,
                 ),
                 _host_name(dsn),
             )

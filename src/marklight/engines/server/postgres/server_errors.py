@@ -30,7 +30,7 @@ def explain(error: psycopg.Error, where: str) -> StoreError:
     if isinstance(error, errors.QueryCanceled):
         return StoreError(
             f"A statement on {where} took too long and was cancelled: {reason}",
-            "Try again when the server is less busy, or raise postgres.statement_seconds",
+            "Try again when the server is less busy",
         )
     if isinstance(error, errors.LockNotAvailable | errors.DeadlockDetected):
         return Busy(f"{where} is busy: {reason}", "Try again in a moment")

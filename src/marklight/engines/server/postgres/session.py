@@ -20,6 +20,8 @@ from marklight.errors import StoreError
 
 MAX_PARALLEL = 3
 """Connections of one snapshot: as many as one search has retrievers that run in parallel."""
+STATEMENT_SECONDS = 30
+"""Time limit of one statement of a search, far above that of any search that works; writing has none."""
 _FETCH_ROWS = 1000
 _FURTHER_SECONDS = 0.05
 """Seconds to wait for a further connection of a snapshot, before its first one is waited for."""
@@ -214,17 +216,12 @@ class SnapshotSession(PostgresSession):
         self._members = []
 
 
-def open_snapshot(
-    connections: Connections, statement_seconds: float
-) -> tuple[SnapshotSession, Row]:
-    """Begin a read-only transaction and read the state of the library, in one round trip.
-
-    Statements that take longer than `statement_seconds` are cancelled; 0 for no limit.
-    """
+def open_snapshot(connections: Connections) -> tuple[SnapshotSession, Row]:
+    """Begin a read-only transaction and read the state of the library, in one round trip."""
     connection = connections.borrow()
     try:
         cursor = connection.execute(
-            f"{_READ_ONLY}; SET LOCAL statement_timeout = {round(statement_seconds * 1000)};"
+            f"{_READ_ONLY}; SET LOCAL statement_timeout = '{STATEMENT_SECONDS}s';"
             f" SELECT pg_export_snapshot(); {READ_STATE}".encode(),
             prepare=False,
         )

@@ -32,6 +32,8 @@ _MIN_BUILD_KB, _MAX_BUILD_KB = 64 * 1024, 1024 * 1024
 _MIN_EMBEDDED_SHARE = 0.8
 """Share of the passages that must have a vector: adding them one by one takes three to six times as long as building the
 index at once (benchmarks/pgvector.py)."""
+HNSW_M, HNSW_EF_CONSTRUCTION = 16, 64
+"""Edges of a node, and candidates that are compared when a vector is added: the defaults of pgvector."""
 _PREFIX, _LOCK = "vectors_hnsw_", "vector index"
 _BUILD_ERRORS = (errors.OutOfMemory, errors.DiskFull, errors.InsufficientResources)
 """Raised if shared memory is too small for a parallel build, as in containers with 64 MB of it."""
@@ -269,14 +271,13 @@ class PostgresVectors:
 
     def _create(self, connection: AnyConnection, row: int, dimension: int, passages: int) -> None:
         """Build the index of a model while commits and searches go on."""
-        settings = self.settings
         # In memory a node has its vector, and two edges of 8 bytes with as much overhead for each of m. A parallel build
         # reserves all of the memory that it is given, so it gets no more than it needs.
-        needed = passages * (2 * dimension + 32 * settings.hnsw_m + 300) // 1000
+        needed = passages * (2 * dimension + 32 * HNSW_M + 300) // 1000
         connection.execute(_SET_MEMORY, [max(_MIN_BUILD_KB, needed), _MAX_BUILD_KB])
         statement = sql.SQL(
             f"CREATE INDEX CONCURRENTLY {{}} ON vectors USING hnsw ({unit_halfvec(dimension)} halfvec_ip_ops)"
-            f" WITH (m = {settings.hnsw_m}, ef_construction = {settings.hnsw_ef_construction})"
+            f" WITH (m = {HNSW_M}, ef_construction = {HNSW_EF_CONSTRUCTION})"
             f" WHERE model = {row}"
         ).format(sql.Identifier(index_name(row)))
         connection.execute("ANALYZE vectors (digest, model)")

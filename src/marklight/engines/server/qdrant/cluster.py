@@ -110,11 +110,14 @@ def _tls_credentials(settings: QdrantSettings) -> grpc.ChannelCredentials | None
 class Cluster:
     """All nodes of a cluster: each answers for the others, so any one will do."""
 
+    timeout_seconds = 10.0
+    """Time limit of one request, with all attempts at other nodes."""
+
     def __init__(self, hosts: Sequence[Host], settings: QdrantSettings) -> None:
         self.settings = settings
         credentials = _tls_credentials(settings)
         self._nodes = [_Node(host, credentials) for host in hosts]
-        key = os.environ.get(settings.key_variable, "")
+        key = os.environ.get(server_errors.KEY_VARIABLE, "")
         self._metadata = (("api-key", key),) if key else ()
 
     def __str__(self) -> str:
@@ -127,18 +130,18 @@ class Cluster:
 
     def read(self, method: str, request: Any, service: str = "points") -> Any:
         """Send a request to a node; if it does not answer soon, to the next one."""
-        limit = self.settings.timeout_seconds
+        limit = self.timeout_seconds
         first = min(limit, FIRST_TRY_SECONDS) if len(self._nodes) > 1 else limit
         return self._call(service, method, request, [first, limit])
 
     def write(self, method: str, request: Any, service: str = "points") -> Any:
         """Send an idempotent change; try again, at other nodes too, while the time limit lasts."""
-        limit = self.settings.timeout_seconds
+        limit = self.timeout_seconds
         first = min(limit, FIRST_WRITE_SECONDS) if len(self._nodes) > 1 else limit
         return self._call(service, method, request, [first, limit])
 
     def _call(self, service: str, method: str, request: Any, limits: Sequence[float]) -> Any:
-        end = time.monotonic() + self.settings.timeout_seconds
+        end = time.monotonic() + self.timeout_seconds
         tries = 0
         while True:
             for node in self._preferred():
@@ -166,7 +169,7 @@ class Cluster:
         return sorted(self._nodes, key=lambda node: max(0.0, node.left_out_until - now))
 
     def _explain(self, error: grpc.RpcError) -> Exception:
-        return server_errors.explain(error, str(self), self.settings.key_variable)
+        return server_errors.explain(error, str(self))
 
     def unreachable_nodes(self) -> list[str]:
         """Return the nodes that do not answer now."""

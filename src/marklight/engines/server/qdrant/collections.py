@@ -35,6 +35,8 @@ SHARDS_PER_NODE = 2
 POINTS_PER_REQUEST = 250
 """Points written or read at once: some 600 KB."""
 ROWS_PER_PAGE = 10_000
+HNSW_M, HNSW_EF_CONSTRUCTION = 16, 100
+"""Edges of a node, and candidates that are compared when a vector is added: the defaults of Qdrant."""
 QUANTILE = 0.99
 """Share of the values that 8 bits represent; others are clipped."""
 
@@ -52,9 +54,7 @@ def create_vectors(cluster: Cluster, name: str, dimension: int) -> None:
         size=dimension,
         distance=api.Distance.Cosine,
         on_disk=settings.on_disk,
-        hnsw_config=api.HnswConfigDiff(
-            m=settings.hnsw_m, ef_construct=settings.hnsw_ef_construction
-        ),
+        hnsw_config=api.HnswConfigDiff(m=HNSW_M, ef_construct=HNSW_EF_CONSTRUCTION),
         quantization_config=_quantization(settings.quantization),
     )
     _create(cluster, name, vectors_config=api.VectorsConfig(params=params))

@@ -44,6 +44,12 @@ if TYPE_CHECKING:
     from marklight.engines.server.qdrant.outbox import IndexState
     from marklight.engines.server.qdrant.reading import SharedReader
 
+EXACT_PASSAGES = 1_000
+"""Passages up to which the candidates are proven to contain all results; above, the lowest scores are an estimate of the bound.
+
+The mean lengths of fields change most while a library is small. Later the proof would often need a second, larger request.
+"""
+
 
 class QdrantLexicalReader:
     """Keyword search in one snapshot."""
@@ -216,7 +222,7 @@ class QdrantLexicalReader:
             last = points[-1].score
             bound = (
                 highest_score(query, last, reference, means)
-                if self._shared.cluster.settings.exact
+                if state.passages <= EXACT_PASSAGES
                 else min(scores[-1], last)
             )
             if len(results) >= limit and results[limit - 1].score > bound + 10**-SCORE_DIGITS:

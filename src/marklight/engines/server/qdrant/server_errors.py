@@ -9,6 +9,8 @@ from marklight.errors import Busy, StoreError
 OLDEST = (1, 12)
 """Oldest server, as major and minor version, that has all requests that the engine sends."""
 NEWEST_MAJOR = 1
+KEY_VARIABLE = "QDRANT_API_KEY"
+"""Environment variable with the API key."""
 _SAVED = "The documents are safe in PostgreSQL"
 _TRY_NEXT = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 
@@ -29,7 +31,7 @@ def concerns_one_node(error: grpc.RpcError) -> bool:
     return error.code() is grpc.StatusCode.INTERNAL and not _is_full(error)
 
 
-def explain(error: grpc.RpcError, where: str, key_variable: str) -> StoreError:
+def explain(error: grpc.RpcError, where: str) -> StoreError:
     """Return the error to raise in place of one of gRPC; `where` names the hosts."""
     code, reason = error.code(), reason_of(error)
     if code is grpc.StatusCode.NOT_FOUND:
@@ -40,7 +42,7 @@ def explain(error: grpc.RpcError, where: str, key_variable: str) -> StoreError:
     if code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED):
         return StoreError(
             f"Qdrant at {where} refuses the API key: {reason}",
-            f"Put the key into the environment variable {key_variable}",
+            f"Put the key into the environment variable {KEY_VARIABLE}",
         )
     if code is grpc.StatusCode.UNAVAILABLE and "HTTP/2" in reason:
         return Unreachable(
@@ -55,7 +57,7 @@ def explain(error: grpc.RpcError, where: str, key_variable: str) -> StoreError:
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         return Busy(
             f"Qdrant at {where} did not answer in time",
-            "Try again in a moment, or raise qdrant.timeout_seconds",
+            "Try again in a moment; if it happens often, the cluster needs more nodes or memory",
         )
     if _is_full(error):
         return StoreError(
