@@ -4,7 +4,7 @@
 
 CREATE EXTENSION IF NOT EXISTS vector;
 
-CREATE ROLE docs_owner LOGIN;    -- creates and migrates the tables, builds the vector index
+CREATE ROLE docs_owner LOGIN;    -- creates the tables, builds the vector index
 CREATE ROLE docs_writer NOLOGIN; -- indexes documents
 CREATE ROLE docs_worker NOLOGIN; -- embeds passages
 CREATE ROLE docs_reader NOLOGIN; -- searches

@@ -20,7 +20,6 @@ from marklight import engines
 from marklight.batch import Batch
 from marklight.engines import PostgresSettings, ServerSettings, parse_address
 from marklight.engines.memory import MemoryEngine
-from marklight.engines.server.postgres import schema
 from marklight.engines.server.postgres.engine import PostgresEngine
 from marklight.errors import ConnectionLost, StoreError
 from marklight.ports import FIELD_BOOSTS, Engine
@@ -155,32 +154,19 @@ def test_a_server_without_pgvector_learns_what_is_missing(tmp_path: Path) -> Non
         engine.close()
 
 
-def test_a_newer_schema_is_neither_read_nor_written(server: PostgresServer, address: str) -> None:
-    engine = opened(address)
-    put(engine, entry("a.md", "apple"))
-    library = engine.address.library
-    server.sql(f"INSERT INTO {library}.migrations (version) VALUES (99)")
-    for use in (engine.snapshot, lambda: engine.writing(1)):
-        with pytest.raises(StoreError, match="newer version of Marklight"), use():
-            pass
-    server.sql(f"DELETE FROM {library}.migrations WHERE version = 99")
-    with engine.snapshot() as snapshot:
-        assert find(snapshot, "apple") == ["a.md"]
-    engine.close()
-
-
-def test_an_older_schema_is_read_after_a_writer_has_migrated_it(
-    address: str, monkeypatch: pytest.MonkeyPatch
+def test_a_schema_of_another_version_is_neither_read_nor_written(
+    server: PostgresServer, address: str
 ) -> None:
     engine = opened(address)
     put(engine, entry("a.md", "apple"))
-    added = (*schema.MIGRATIONS, lambda: "ALTER TABLE state ADD COLUMN added bigint")
-    monkeypatch.setattr(schema, "MIGRATIONS", added)
-    with pytest.raises(StoreError, match="older version of Marklight"), engine.snapshot():
-        pass
-    put(engine, entry("b.md", "apple"))
+    library = engine.address.library
+    server.sql(f"UPDATE {library}.state SET version = 99")
+    for use in (engine.snapshot, lambda: engine.writing(1)):
+        with pytest.raises(StoreError, match="another version of Marklight"), use():
+            pass
+    server.sql(f"UPDATE {library}.state SET version = 1")
     with engine.snapshot() as snapshot:
-        assert sorted(find(snapshot, "apple")) == ["a.md", "b.md"]
+        assert find(snapshot, "apple") == ["a.md"]
     engine.close()
 
 

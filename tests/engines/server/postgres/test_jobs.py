@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 
 from marklight.batch import Batch, Vectors
-from marklight.engines import parse_address
+from marklight.engines import PostgresSettings, parse_address
 from marklight.engines.server.postgres import schema
 from marklight.engines.server.postgres.connections import Connections, ServerAddress
 from marklight.engines.server.postgres.indexes import Change, IndexedEntry
 from marklight.engines.server.postgres.jobs import NO_ANSWER, JobQueue
 from marklight.engines.server.postgres.session import PostgresSession
+from marklight.engines.server.postgres.vector_index import PostgresVectors
 from marklight.engines.server.postgres.vector_table import add_vectors
 from marklight.ports.jobs import Job
 from tests.contracts.builders import entry
@@ -34,7 +35,7 @@ class QueuedLibrary:
         parsed = parse_address(address)
         self.connections = Connections(ServerAddress(parsed.dsn, parsed.library), max_size=16)
         with self.connections.connection() as connection:
-            schema.prepare(self.connections, connection)
+            schema.prepare(self.connections, connection, [PostgresVectors(PostgresSettings())])
 
     def queue(self, **settings: float) -> JobQueue:
         queue = JobQueue(self.connections)

@@ -1,14 +1,20 @@
-"""The schema of a library: created once, migrated under a lock, refused if it is newer."""
+"""The schema of a library: created once under a lock, with the tables of its indexes, refused if it has another version."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
+from marklight.engines import Host, PostgresSettings, ServerSettings
 from marklight.engines.server.postgres import schema
 from marklight.engines.server.postgres.connections import Connections, ServerAddress
+from marklight.engines.server.postgres.indexes import DerivedIndex
+from marklight.engines.server.postgres.lexical.index import PostgresLexical
+from marklight.engines.server.postgres.vector_index import PostgresVectors
+from marklight.engines.server.qdrant.index import open_indexes
 from marklight.errors import StoreError
 from tests.servers.postgres import PASSWORD, PostgresServer
 
@@ -24,9 +30,13 @@ def opened(server: PostgresServer, library: str) -> Connections:
     return Connections(ServerAddress(server.address(), library))
 
 
-def prepare(connections: Connections) -> int | None:
+PLAIN = (PostgresLexical(0), PostgresVectors(PostgresSettings()))
+FLEET = open_indexes([Host("127.0.0.1", 1)], ServerSettings())
+
+
+def prepare(connections: Connections, indexes: Sequence[DerivedIndex[Any]] = PLAIN) -> int | None:
     with connections.connection() as connection:
-        schema.prepare(connections, connection)
+        schema.prepare(connections, connection, indexes)
         return schema.read_version(connection)
 
 
@@ -43,10 +53,10 @@ def test_preparing_creates_all_tables_and_a_second_time_nothing(
     connections = opened(server, library)
     with connections.connection() as connection:
         assert schema.read_version(connection) is None
-    assert prepare(connections) == schema.current_version()
+    assert prepare(connections) == schema.VERSION
     before = tables(server, library)
     assert {"documents", "chunks", "file_states"} <= {row[0] for row in before}
-    assert prepare(connections) == schema.current_version()
+    assert prepare(connections) == schema.VERSION
     assert tables(server, library) == before
     connections.close()
 
@@ -65,53 +75,34 @@ def test_many_processes_may_create_the_same_library_at_once(
     pools = [opened(server, library) for _ in range(6)]
     with ThreadPoolExecutor(6) as threads:
         versions = list(threads.map(prepare, pools))
-    assert versions == [schema.current_version()] * 6
+    assert versions == [schema.VERSION] * 6
     assert server.sql(f"SELECT count(*) FROM {library}.state") == [(1,)]
     for pool in pools:
         pool.close()
 
 
-def test_a_newer_schema_is_refused(server: PostgresServer, library: str) -> None:
-    connections = opened(server, library)
-    prepare(connections)
-    server.sql(f"INSERT INTO {library}.migrations (version) VALUES (99)")
-    with pytest.raises(StoreError, match=r"newer version of Marklight \(schema 99") as raised:
-        prepare(connections)
-    assert "Upgrade with" in str(raised.value)
-    connections.close()
-
-
-@pytest.fixture
-def second_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the program have one more migration than the library."""
-    added = (*schema.MIGRATIONS, lambda: "ALTER TABLE state ADD COLUMN added bigint DEFAULT 7")
-    monkeypatch.setattr(schema, "MIGRATIONS", added)
-
-
-def test_an_older_schema_is_migrated_and_keeps_its_rows(
-    server: PostgresServer, library: str, request: pytest.FixtureRequest
+def test_the_tables_of_an_index_are_created_when_it_is_configured(
+    server: PostgresServer, library: str
 ) -> None:
     connections = opened(server, library)
     prepare(connections)
+    created = {row[0] for row in tables(server, library)}
+    assert {"segments", "postings", "vectors", "models"} <= created
+    assert not {name for name in created if str(name).startswith(("outbox", "qdrant"))}
     server.sql(f"INSERT INTO {library}.manifest VALUES ('key', 'value')")
-    request.getfixturevalue("second_version")
-    assert prepare(connections) == schema.current_version()
-    assert server.sql(f"SELECT added FROM {library}.state") == [(7,)]
+    prepare(connections, FLEET)
+    assert {"outbox", "qdrant_state"} <= {row[0] for row in tables(server, library)}
     assert server.sql(f"SELECT * FROM {library}.manifest") == [("key", "value")]
     connections.close()
 
 
-def test_a_failed_migration_changes_nothing(
-    server: PostgresServer, library: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_schema_of_another_version_is_refused(server: PostgresServer, library: str) -> None:
     connections = opened(server, library)
     prepare(connections)
-    before = tables(server, library)
-    broken = "ALTER TABLE state ADD COLUMN added bigint; SELECT 1 / 0"
-    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, lambda: broken))
-    with pytest.raises(StoreError, match="division by zero"):
+    server.sql(f"UPDATE {library}.state SET version = 99")
+    with pytest.raises(StoreError, match=r"another version of Marklight \(schema 99") as raised:
         prepare(connections)
-    assert tables(server, library) == before
+    assert "same version on all machines" in str(raised.value)
     connections.close()
 
 
@@ -132,12 +123,12 @@ def test_a_role_without_rights_learns_what_an_administrator_must_run(
     with pytest.raises(StoreError, match=f'CREATE SCHEMA "{library}" AUTHORIZATION "{role}"'):
         prepare(connections)
     server.sql(f"CREATE SCHEMA {library} AUTHORIZATION {role}")
-    assert prepare(connections) == schema.current_version()
+    assert prepare(connections) == schema.VERSION
     connections.close()
 
 
-def test_a_role_that_does_not_own_the_schema_may_not_migrate_it(
-    server: PostgresServer, library: str, role: str, request: pytest.FixtureRequest
+def test_a_role_that_does_not_own_the_schema_may_not_create_tables(
+    server: PostgresServer, library: str, role: str
 ) -> None:
     owner = opened(server, library)
     prepare(owner)
@@ -146,13 +137,12 @@ def test_a_role_that_does_not_own_the_schema_may_not_migrate_it(
         f"GRANT ALL ON ALL TABLES IN SCHEMA {library} TO {role}",
     )
     connections = Connections(ServerAddress(server.tcp_address(user=role), library))
-    assert prepare(connections) == schema.current_version()
-    request.getfixturevalue("second_version")
-    with pytest.raises(StoreError, match="this role may not migrate it") as raised:
-        prepare(connections)
+    assert prepare(connections) == schema.VERSION
+    with pytest.raises(StoreError, match="this role may not create them") as raised:
+        prepare(connections, FLEET)
     assert f"the role that owns the schema {library}" in str(raised.value)
-    assert prepare(owner) == schema.current_version()
-    assert prepare(connections) == schema.current_version()
+    prepare(owner, FLEET)
+    assert prepare(connections, FLEET) == schema.VERSION
     owner.close()
     connections.close()
 

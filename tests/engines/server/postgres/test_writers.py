@@ -27,7 +27,7 @@ def address(server: PostgresServer) -> Iterator[ServerAddress]:
 def writers(address: ServerAddress) -> Iterator[list[Writers]]:
     """Three processes that write to the same library."""
     pools = [Connections(address) for _ in range(3)]
-    yield [Writers(pool, lambda: None) for pool in pools]
+    yield [Writers(pool, (), lambda: None) for pool in pools]
     for pool in pools:
         pool.close()
 

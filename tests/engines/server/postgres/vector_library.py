@@ -48,7 +48,7 @@ class VectorLibrary:
         self.connections = Connections(ServerAddress(parsed.dsn, parsed.library))
         self.index = PostgresVectors(PostgresSettings(**settings))
         with self.connections.connection() as connection:
-            schema.prepare(self.connections, connection)
+            schema.prepare(self.connections, connection, [self.index])
 
     @contextmanager
     def session(self) -> Iterator[PostgresSession]:

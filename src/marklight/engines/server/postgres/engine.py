@@ -45,9 +45,8 @@ _SERVER = (
 _LAST_WRITE = (
     "SELECT to_char(committed AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"') FROM state"
 )
-_DERIVED_TABLES = ["segments", "postings", "document_lengths", "vectors", "term_vectors"]
-_SCHEMA_BYTES = (
-    "SELECT coalesce(sum(pg_total_relation_size(oid)), 0) FROM pg_class"
+_TABLE_BYTES = (
+    "SELECT relname, pg_total_relation_size(oid) FROM pg_class"
     " WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace"
 )
 
@@ -72,7 +71,9 @@ class PostgresEngine:
         self.maintenance = self._connections(_MAINTENANCE_CONNECTIONS)
         self.readers = readers or self._readers(max(1, total - writing))
         self.lexical, self.vectors = open_indexes(address, self.settings)
-        self.writers = Writers(self.primary, lambda: self._prepare_indexes(self.maintenance))
+        self.writers = Writers(
+            self.primary, self._indexes, lambda: self._prepare_indexes(self.maintenance)
+        )
         self.caches = Caches()
         self.queue = JobQueue(self.maintenance, self.readers.choose)
         self._notices: deque[str] = deque()
@@ -228,15 +229,11 @@ class PostgresEngine:
             session = PostgresSession(connections, connection)
             if schema.read_version(connection) is None:
                 return {}
-            sizes: dict[str, int] = {}
-            for index in self._indexes:
-                sizes.update(index.sizes(session))
-            # The indexes may also be on other servers, so only those in this schema are subtracted.
-            total = int(session.value(_SCHEMA_BYTES))
-            derived = int(
-                session.value(f"{_SCHEMA_BYTES} AND relname = ANY(?::text[])", [_DERIVED_TABLES])
-            )
-            return {"library": total - derived, **sizes}
+            tables: dict[str, int] = dict(session.all(_TABLE_BYTES))
+        lexical, vectors = (
+            sum(tables.pop(name, 0) for name in index.tables) for index in self._indexes
+        )
+        return {"library": sum(tables.values()), "lexical": lexical, "vectors": vectors}
 
     def count_unused_vectors(self) -> int:
         opened = self._open_snapshot()

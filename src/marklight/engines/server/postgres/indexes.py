@@ -43,6 +43,11 @@ class Change(NamedTuple):
 class DerivedIndex(Protocol[Reader]):
     """An index over passages that follows the tables: written by the same transaction, or shipped after it."""
 
+    tables: Sequence[str]
+    """Its own tables; the first of them shows whether they exist."""
+    create_tables: str
+    """Statements that create them."""
+
     def prepare(self, connections: Connections) -> None:
         """Bring the index up to date before a snapshot or a writer opens its transaction.
 
@@ -70,9 +75,6 @@ class DerivedIndex(Protocol[Reader]):
 
     def check(self, session: PostgresSession) -> list[str]:
         """Compare the index with the passages, rebuild it if it differs, and return the problems found."""
-
-    def sizes(self, session: PostgresSession) -> Mapping[str, int]:
-        """Return bytes by part, such as {"vectors": 1000}."""
 
     def status(self, session: PostgresSession) -> Mapping[str, Any]:
         """Return what `marklight status` shows of a server of its own; empty if it has none."""

@@ -6,7 +6,7 @@ scored again with the stored ones. Without it, or while it is being built, searc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,6 +14,7 @@ import psycopg
 from psycopg import errors, sql
 
 from marklight.engines.server.postgres.schema import lock_key
+from marklight.engines.server.postgres.vector_table import TABLES
 
 if TYPE_CHECKING:
     from marklight.engines import PostgresSettings
@@ -79,6 +80,9 @@ class _Work(NamedTuple):
 
 class PostgresVectors:
     """Vectors in the database, searched with pgvector."""
+
+    tables: Sequence[str] = ("vectors", "term_vectors", "models")
+    create_tables = TABLES
 
     def __init__(self, settings: PostgresSettings) -> None:
         self.settings = settings
@@ -185,13 +189,6 @@ class PostgresVectors:
                 f"The vector index {name} was unusable and is being rebuilt" for name in unusable
             ]
         return problems
-
-    def sizes(self, session: PostgresSession) -> Mapping[str, int]:
-        """Return the bytes of the vectors with their indexes."""
-        size = session.value(
-            "SELECT pg_total_relation_size('vectors') + pg_total_relation_size('term_vectors')"
-        )
-        return {"vectors": int(size)}
 
     def status(self, session: PostgresSession) -> Mapping[str, Any]:  # noqa: ARG002
         """Return nothing: the index is in PostgreSQL."""

@@ -10,12 +10,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from threading import local
+from typing import Any
 
 import psycopg
 from psycopg import errors
 
 from marklight.engines.server.postgres import schema
 from marklight.engines.server.postgres.connections import AnyConnection, Connections
+from marklight.engines.server.postgres.indexes import DerivedIndex
 from marklight.engines.server.postgres.session import PostgresSession
 from marklight.errors import Busy
 from marklight.model import DocumentId
@@ -30,9 +32,15 @@ A server has room for 64 locks per allowed connection, 6,400 by default.
 class Writers(local):
     """Connections of the threads that hold the writer lock; every thread sees only its own."""
 
-    def __init__(self, connections: Connections, prepare: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        connections: Connections,
+        indexes: Sequence[DerivedIndex[Any]],
+        prepare: Callable[[], None],
+    ) -> None:
         """Take what brings derived indexes up to date: called before the lock is taken."""
         self.connections = connections
+        self._indexes = indexes
         self._prepare = prepare
         self._depth = 0
         self._session: PostgresSession | None = None
@@ -86,8 +94,6 @@ class Writers(local):
             self._prepare()
             key = schema.writer_key(self.connections.address.library)
             self._lock(connection, "pg_advisory_lock_shared", key, wait_seconds, deadline)
-            # A newer program may have migrated the schema while this one waited.
-            schema.check_version(schema.read_version(connection), str(self.connections.address))
         except BaseException as error:
             connection.close()
             self.connections.give_back(connection)
@@ -101,7 +107,7 @@ class Writers(local):
         for _ in range(self.connections.max_size + 1):
             connection = self.connections.borrow(wait_seconds)
             try:
-                schema.prepare(self.connections, connection)
+                schema.prepare(self.connections, connection, self._indexes)
                 return connection
             except BaseException as error:
                 self.connections.give_back(connection)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from marklight.engines.lexical import analyzer_fingerprint
+from marklight.engines.server.postgres import schema
 from marklight.engines.server.postgres.server_errors import MissingLibrary
 from marklight.engines.server.postgres.session import PostgresSession
 from marklight.engines.server.postgres.vector_index import PostgresVectors
@@ -73,8 +74,13 @@ class _Shared:
 class QdrantLexicalIndex:
     """Terms of passages in Qdrant; fills and ships the outbox for both indexes."""
 
+    tables: Sequence[str] = outbox.TABLE_NAMES
+    """Qdrant does not report the bytes of a collection, so only those in PostgreSQL are shown."""
+    create_tables = outbox.TABLES
+
     def __init__(self, shared: _Shared) -> None:
         self._shared = shared
+        self._has_tables = False
         self._next_wait = 0.0
         self._notices: deque[str] = deque()
 
@@ -88,6 +94,12 @@ class QdrantLexicalIndex:
             return
         try:
             with connections.connection() as connection:
+                if not self._has_tables:
+                    if schema.read_version(connection) is None:
+                        return
+                    # The library was created before Qdrant was configured.
+                    schema.prepare(connections, connection, [self])
+                    self._has_tables = True
                 backlog = shipper.read_backlog(PostgresSession(connections, connection))
             if backlog.analyzer not in ("", analyzer_fingerprint()) and backlog.may_ship:
                 with shipper.shipping(connections, wait_seconds=0.0) as session:
@@ -98,8 +110,6 @@ class QdrantLexicalIndex:
                 shipper.ship(connections, self._shared.cluster, WAIT_SECONDS)
             elif backlog.is_behind:
                 shipper.wait(connections, WAIT_SECONDS)
-        except MissingLibrary:
-            return
         except StoreError as error:
             self._fail(error)
         else:
@@ -155,17 +165,13 @@ class QdrantLexicalIndex:
             problems.append(f"The index in Qdrant was rebuilt from PostgreSQL ({reason})")
         return problems
 
-    def sizes(self, session: PostgresSession) -> Mapping[str, int]:
-        """Return the bytes of the tables in PostgreSQL; Qdrant does not report those of a collection."""
-        tables = ("outbox", "outbox_commits", "term_frequencies")
-        total = " + ".join(f"pg_total_relation_size('{table}')" for table in tables)
-        return {"lexical": session.value(f"SELECT {total}")}
-
     def status(self, session: PostgresSession) -> Mapping[str, Any]:
         """Return nodes, commits that are not shipped, and the replicas of shards by state."""
         cluster, unreachable = self._shared.cluster, self._shared.cluster.unreachable_nodes()
-        state, of_models = outbox.read_index(session)
         generation = session.value("SELECT generation FROM state")
+        state, of_models = None, dict[str, str]()
+        with suppress(MissingLibrary):  # no writer has used this address yet
+            state, of_models = outbox.read_index(session)
         status: dict[str, Any] = {
             "nodes": cluster.size,
             "unreachable": ", ".join(unreachable) or "none",

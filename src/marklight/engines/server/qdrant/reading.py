@@ -115,11 +115,13 @@ class SharedReader:
 
         Raises StoreError if there are passages, but none was ever shipped: no answer would be a wrong answer.
         """
+        if not self.snapshot.chunk_count:  # the tables of this index may not exist yet
+            return None
         with self._lock:
             if self._state is None:
                 state, self._models = read_index(self.session)
                 self._state = (state,)
-        if self._state[0] is None and self.snapshot.chunk_count:
+        if self._state[0] is None:
             raise self._failure() or StoreError(
                 f"The passages of this library are not in Qdrant at {self.cluster} yet",
                 "Run `marklight index` with a role that may write: it copies them from PostgreSQL",

@@ -105,6 +105,9 @@ def insert_postings(
 class PostgresLexical:
     """The lexical index of one library, with its cache."""
 
+    tables: Sequence[str] = ("segments", "postings", "document_lengths")
+    create_tables = TABLES
+
     def __init__(self, cache_bytes: int) -> None:
         self.cache = LexicalCache(cache_bytes)
         self._is_prepared = False
@@ -166,12 +169,6 @@ class PostgresLexical:
         from marklight.engines.server.postgres.lexical import repair
 
         return repair.check(session)
-
-    def sizes(self, session: PostgresSession) -> Mapping[str, int]:
-        """Return the bytes of the index."""
-        tables = ("segments", "postings", "document_lengths")
-        total = " + ".join(f"pg_total_relation_size('{table}')" for table in tables)
-        return {"lexical": session.value(f"SELECT {total}")}
 
     def status(self, session: PostgresSession) -> Mapping[str, Any]:  # noqa: ARG002
         """Return nothing: the index is in PostgreSQL."""
