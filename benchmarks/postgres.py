@@ -26,6 +26,7 @@ from marklight import engines
 from marklight.batch import Batch, Entry
 from marklight.engines.lexical import WHOLE, document_terms, passage_terms
 from marklight.engines.server.postgres.engine import PostgresEngine
+from marklight.ingest.chunk import chunk
 from marklight.ingest.document import parse_document
 from marklight.ingest.read import Source
 from marklight.ingest.recipe import Chunker
@@ -66,8 +67,8 @@ def entries(passages: int) -> Iterator[Entry]:
                     words = text.split(" ")
                     words[turn::ALTERED] = [f"{word}{turn}" for word in words[turn::ALTERED]]
                     text = " ".join(words)
-                parsed = parse_document(id, Source(text, FileState(len(text), 0)))
-                (entry,) = Chunker()([parsed])
+                source = Source(text, FileState(len(text), 0))
+                entry = chunk(*parse_document(id, source), Chunker())
                 yield entry
                 total += len(entry.chunks)
                 if total >= passages:
@@ -110,8 +111,8 @@ def passages_of(documents: Sequence[Entry]) -> Iterator[tuple[Chunk, Sequence[st
     """Yield passages with the terms of their field `whole`."""
     for entry in documents:
         shared = document_terms(entry.document)
-        for chunk in entry.chunks:
-            yield chunk, passage_terms(shared, chunk)[WHOLE]
+        for passage in entry.chunks:
+            yield passage, passage_terms(shared, passage)[WHOLE]
 
 
 def milliseconds(work: Callable[[Any], object], inputs: Sequence[Any]) -> dict[str, float]:

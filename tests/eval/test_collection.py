@@ -23,10 +23,10 @@ FAKE = ("model.name=fake",)
 def ingested(text: Text) -> tuple[str, str]:
     """Return title and body after rendering to bytes and parsing."""
     source = Source(decode(render(text).encode("utf-8", "replace"))[0], FileState(0, 0, 0))
-    parsed = parse_document(DocumentId("default", "000/000007.txt"), source)
-    assert not parsed.document.remarks
+    document, parsed = parse_document(DocumentId("default", "000/000007.txt"), source)
+    assert not document.remarks
     lines = source.text.split("\n")[parsed.body :]
-    return parsed.document.title, "\n".join(lines)
+    return document.title, "\n".join(lines)
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from marklight.batch import Entry
+from marklight.ingest.chunk import chunk
 from marklight.ingest.document import parse_document
-from marklight.ingest.parse import Parsed
+from marklight.ingest.parse import ParsedText
 from marklight.ingest.read import Source
 from marklight.ingest.recipe import Chunker
 from marklight.model import Chunk, Document, DocumentId, FileState
@@ -15,28 +16,26 @@ LIMIT = 20_000_000
 """Size limit of a file, in bytes."""
 
 
-def parsed(text: str, path: str = "notes/page.md") -> Parsed:
+def parsed(text: str, path: str = "notes/page.md") -> tuple[Document, ParsedText]:
     return parse_document(DocumentId("docs", path), Source(text, FileState(len(text), 0)))
 
 
 def document(text: str, path: str = "notes/page.md") -> Document:
-    return parsed(text, path).document
+    return parsed(text, path)[0]
 
 
 def entry(text: str, path: str = "notes/page.md", chunker: Chunker | None = None) -> Entry:
-    return (chunker or Chunker())([parsed(text, path)])[0]
+    return chunk(*parsed(text, path), chunker or Chunker())
 
 
 def chunks(text: str, path: str = "notes/page.md") -> list[Chunk]:
     return list(entry(text, path).chunks)
 
 
-def uncovered(made: Parsed, chunks: Iterable[Chunk]) -> list[tuple[int, str]]:
+def uncovered(made: ParsedText, chunks: Iterable[Chunk]) -> list[tuple[int, str]]:
     """Return the lines with text that are in no passage; headings are in the passages' heading paths."""
     covered = {line for chunk in chunks for line in range(chunk.lines[0], chunk.lines[1] + 1)}
-    covered |= {
-        line + 1 for title in made.structure.titles for line in range(title.line, title.end)
-    }
+    covered |= {line + 1 for title in made.titles for line in range(title.line, title.end)}
     words = "\n".join([*(chunk.text for chunk in chunks), *_titles(made)])
     return [
         (number, line)
@@ -47,9 +46,9 @@ def uncovered(made: Parsed, chunks: Iterable[Chunk]) -> list[tuple[int, str]]:
     ]
 
 
-def _titles(made: Parsed) -> Iterable[str]:
-    lines = made.document.text.split("\n")
-    return (line for title in made.structure.titles for line in lines[title.line : title.end])
+def _titles(made: ParsedText) -> Iterable[str]:
+    lines = made.text.split("\n")
+    return (line for title in made.titles for line in lines[title.line : title.end])
 
 
 def _has(words: str, line: str) -> bool:

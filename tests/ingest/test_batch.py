@@ -13,7 +13,7 @@ from marklight.ingest.batch import (
     FileBatch,
     batches,
 )
-from marklight.ingest.discover import ScannedFile
+from marklight.ingest.discover import Scan, ScannedFile
 from marklight.ingest.index_diff import IndexDiff, plan
 from marklight.ingest.recipe import PARSERS
 from marklight.model import DocumentId, FileState
@@ -30,7 +30,7 @@ def diff(count: int, size: int, known: int = 0) -> IndexDiff:
     }
     return IndexDiff(
         generation=0,
-        files={id: ScannedFile(id, file, f"/{id.path}") for id, file in files.items()},
+        scan=Scan({id: ScannedFile(id, file, f"/{id.path}") for id, file in files.items()}),
         known=index,
         failed={},
         tried_recipe="",

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marklight.ingest.embedding_parts import embed_chunks, embedding_parts
-from marklight.ingest.recipe import Chunker
+from marklight.ingest.embedding import embed_chunks, embedding_parts
 from marklight.models.fake import FakeEmbedder
 from marklight.text.markdown import chunk_embedding_text
-from tests.ingest.reading import parsed
+from tests.ingest.reading import entry
 from tests.making import chunk
 
 
@@ -41,7 +40,7 @@ def model(limit: int) -> ByteModel:
     ],
 )
 def test_no_part_exceeds_the_token_limit(text: str) -> None:
-    chunks = Chunker()([parsed(text)])[0].chunks
+    chunks = entry(text).chunks
     for limit in (24, 64, 256):
         parts = embedding_parts(model(limit), chunks)
         assert max(model(limit).count_tokens([part.text for part in parts])) <= limit

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,10 @@ from marklight import Library
 from marklight.batch import Entry
 from marklight.ingest import batch, document
 from marklight.ingest import read as reading
-from marklight.ingest.parse import Parsed
+from marklight.ingest.chunk import chunk
+from marklight.ingest.parse import ParsedText
 from marklight.ingest.read import Source
-from marklight.ingest.recipe import Chunker
-from marklight.model import DocumentId
+from marklight.model import Document, DocumentId
 from tests.making import library, write
 
 
@@ -127,7 +127,7 @@ def test_an_error_of_the_parser_is_a_failure_of_that_document(
     with library(folder, engine=engine) as lib:
         lib.index()
 
-        def fails(id: DocumentId, source: Source, *rest: Any) -> Parsed:
+        def fails(id: DocumentId, source: Source, *rest: Any) -> tuple[Document, ParsedText]:
             if "poison" in source.text:
                 raise RecursionError("too deep")
             return document.parse_document(id, source, *rest)
@@ -146,13 +146,11 @@ def test_an_error_of_the_parser_is_a_failure_of_that_document(
         assert indexed(lib) == ["bad.md", "good.md", "new.md"]
 
 
-def failing_on(word: str) -> Callable[..., list[Entry]]:
-    whole = Chunker.__call__
-
-    def call(self: Chunker, documents: Sequence[Parsed], *rest: Any, **more: Any) -> list[Entry]:
-        if any(word in parsed.document.text for parsed in documents):
+def failing_on(word: str) -> Callable[..., Entry]:
+    def call(document: Document, *rest: Any) -> Entry:
+        if word in document.text:
             raise ValueError("no cut")
-        return whole(self, documents, *rest, **more)
+        return chunk(document, *rest)
 
     return call
 
@@ -160,7 +158,7 @@ def failing_on(word: str) -> Callable[..., list[Entry]]:
 def test_an_error_of_the_chunker_is_a_failure_of_that_document_alone(
     folder: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Chunker, "__call__", failing_on("Bad"))
+    monkeypatch.setattr(batch, "chunk", failing_on("Bad"))
     with library(folder, engine=engine) as lib:
         report = lib.index()
         assert [id.path for id in report.added] == ["good.md"]

@@ -160,7 +160,7 @@ export const value = {a: 1}
 
 def test_no_text_is_lost_around_shortcodes_tags_and_macros() -> None:
     made = entry(SITE)
-    assert uncovered(parsed(SITE), made.chunks) == []
+    assert uncovered(parsed(SITE)[1], made.chunks) == []
     assert [h.text for h in made.document.outline] == ["Inside tabs", "Inside details"]
 
 
@@ -169,16 +169,16 @@ def test_no_text_is_lost_in_containers() -> None:
         "".join("  " * level + f"- level {level}\n" for level in range(70)) + "\n# After\n\nend\n"
     )
     made = entry(deep)
-    assert uncovered(parsed(deep), made.chunks) == []
+    assert uncovered(parsed(deep)[1], made.chunks) == []
     assert [h.text for h in made.document.outline] == ["After"]
 
 
 def test_plain_text_is_paragraphs_and_nothing_else() -> None:
-    made = parsed("# no heading\n\n[[no]] #no\nmore\n\n\nlast", "notes.txt")
-    assert not made.document.outline
-    assert not made.document.links
-    assert not made.document.tags
-    assert [block.line for block in made.structure.blocks] == [0, 2, 6]
+    document, made = parsed("# no heading\n\n[[no]] #no\nmore\n\n\nlast", "notes.txt")
+    assert not document.outline
+    assert not document.links
+    assert not document.tags
+    assert [block.line for block in made.blocks] == [0, 2, 6]
 
 
 def test_a_very_long_heading_is_cut_but_its_text_is_indexed() -> None:

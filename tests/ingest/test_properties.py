@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from marklight.ingest.frontmatter import split
 from marklight.ingest.read import decode
-from marklight.ingest.recipe import Chunker
 from marklight.text import digest
 from marklight.text.markdown import chunk_embedding_text, strip_markup
-from tests.ingest.reading import entry, parsed, uncovered
+from tests.ingest.reading import chunks, entry, parsed, uncovered
 
 PIECES = [
     "# A", "## B c", "### D {#own}", "Title\n=====", "Under\n---", "- item", "  - nested", "1. one", "> quote",
@@ -68,8 +67,7 @@ def test_passages_equal_their_lines_of_the_document(text: str) -> None:
 @settings(max_examples=400)
 @given(markdown)
 def test_every_word_is_in_a_passage(text: str) -> None:
-    made = parsed(text)
-    assert uncovered(made, Chunker()([made])[0].chunks) == []
+    assert uncovered(parsed(text)[1], chunks(text)) == []
 
 
 @settings(max_examples=300)

@@ -52,7 +52,7 @@ class Tame(HTMLParser):
 def rendered(
     text: str, path: str = "guide/a.md", targets: dict[str, str] | None = None, line: int = 1
 ) -> Rendered:
-    document = parse_document(DocumentId("default", path), Source(text, FileState(1, 1))).document
+    document = parse_document(DocumentId("default", path), Source(text, FileState(1, 1)))[0]
 
     def find(keys: tuple[str, ...]) -> str | None:
         return next((targets[key] for key in keys if targets and key in targets), None)
@@ -158,6 +158,10 @@ def test_plain_text_keeps_its_line_ends() -> None:
     assert html.splitlines()[0] == '<p data-lines="1-2" data-plain="">one'
     assert " two &lt; 3</p>" in html
     assert '<p data-lines="4-4" data-plain="">three</p>' in html
+
+
+def test_a_plain_text_without_text_is_empty() -> None:
+    assert rendered("\n\n", "notes.txt").html == ""
 
 
 def test_frontmatter_that_cannot_be_read_is_shown_as_text() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from marklight.errors import Refused
+from marklight.ingest.chunk import chunk
 from marklight.ingest.document import parse_document
 from marklight.ingest.read import read
 from marklight.ingest.recipe import Chunker
@@ -36,8 +37,8 @@ def test_known_parser_crashers_are_indexed(eval_root: Path) -> None:
             continue
         id = DocumentId("robust", name if path.suffix == ".txt" else f"{name}.md")
         began = time.process_time()
-        parsed = parse_document(id, source, {"*": "markdown"})
-        made = Chunker()([parsed])[0]
+        document, parsed = parse_document(id, source, {"*": "markdown"})
+        made = chunk(document, parsed, Chunker())
         took = time.process_time() - began
         assert took < 2 + SECONDS_PER_MEGABYTE * len(source.text) / 1e6, name
         check(made.chunks)
@@ -106,7 +107,7 @@ def test_fifty_megabytes_in_one_line_are_refused_or_read_in_linear_time(tmp_path
 
     def read_whole(text: str) -> None:
         id = DocumentId("docs", "one-line.md")
-        made = Chunker()([parse_document(id, replace(source, text=text))])[0]
+        made = chunk(*parse_document(id, replace(source, text=text)), Chunker())
         assert len(made.chunks) >= len(text) / 1500
 
     demand_linear(read_whole, lambda size: source.text[:size], 2_000_000)

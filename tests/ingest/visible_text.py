@@ -71,7 +71,7 @@ def words(html: str) -> list[str]:
 def read_document(path: Path) -> Document:
     """Read and parse a Markdown file."""
     text = path.read_text(errors="replace").replace("\r\n", "\n")
-    return parse_document(DocumentId("default", path.name), Source(text, FileState(1, 1))).document
+    return parse_document(DocumentId("default", path.name), Source(text, FileState(1, 1)))[0]
 
 
 def differences(document: Document) -> Iterator[tuple[str, str]]:

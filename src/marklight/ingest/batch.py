@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from marklight.batch import Batch, Entry, Failure
 from marklight.errors import Refused
+from marklight.ingest.chunk import chunk
 from marklight.ingest.discover import ScannedFile
 from marklight.ingest.document import parse_document
 from marklight.ingest.index_diff import IndexDiff
-from marklight.ingest.parse import Parsed
+from marklight.ingest.parse import ParsedText
 from marklight.ingest.read import (
     Source,
     TemporarilyUnreadable,
@@ -20,6 +21,7 @@ from marklight.ingest.read import (
     stored_state,
     wait_for_tick,
 )
+from marklight.ingest.recipe import Chunker
 from marklight.model import Document, DocumentId, FileState
 from marklight.ports import IndexedFile, Progress
 from marklight.report import Report
@@ -45,8 +47,8 @@ def batches(
     size = 0
     for done, id in enumerate(diff.plan.read):
         progress("Reading text", done, len(diff.plan.read))
-        batch.append(diff.files[id])
-        size += diff.files[id].file.size
+        batch.append(diff.scan.files[id])
+        size += diff.scan.files[id].file.size
         if size >= max_bytes or len(batch) >= max_files:
             yield batch
             batch, size = [], 0
@@ -68,7 +70,7 @@ class FileBatch:
     max_bytes: int
     known: Mapping[DocumentId, IndexedFile]
     failed: Mapping[DocumentId, Failure]
-    parsed: list[Parsed] = field(default_factory=list)
+    parsed: list[tuple[Document, ParsedText]] = field(default_factory=list)
     touched: list[tuple[DocumentId, FileState]] = field(default_factory=list)
     """Documents whose time stamp changed, but not their text."""
     outdated: list[DocumentId] = field(default_factory=list)
@@ -114,21 +116,22 @@ class FileBatch:
         except Exception as error:
             self._remove(id, _parse_failure(id, error, source.file))
 
-    def chunk(self, chunker: Callable[[Sequence[Parsed]], Sequence[Entry]]) -> list[Entry]:
+    def chunk(self, chunker: Chunker, shared: Collection[int]) -> list[Entry]:
         """Return the parsed documents with their passages; an error becomes a failure of its document alone."""
-        try:
-            return list(chunker(self.parsed))
-        except Exception:
-            entries: list[Entry] = []
-            parsed_documents, self.parsed = self.parsed, []
-        for parsed in parsed_documents:
-            document = parsed.document
+        entries: list[Entry] = []
+        for document, parsed in self.parsed:
             try:
-                entries.extend(chunker([parsed]))
-                self.parsed.append(parsed)
+                entries.append(chunk(document, parsed, chunker, shared))
             except Exception as error:
                 self._remove(document.id, _parse_failure(document.id, error, document.file))
+        chunked = {entry.document.id for entry in entries}
+        self.parsed = [pair for pair in self.parsed if pair[0].id in chunked]
         return entries
+
+    @property
+    def documents(self) -> list[Document]:
+        """Return the documents that were parsed."""
+        return [document for document, _ in self.parsed]
 
     def commit(self, entries: Sequence[Entry], moved: Mapping[DocumentId, DocumentId]) -> Batch:
         """Return the batch as one commit; a moved document leaves its old path in the same one."""
@@ -141,9 +144,8 @@ class FileBatch:
 
     def add_to(self, report: Report, moved: Mapping[DocumentId, DocumentId]) -> Report:
         """Return the report with this batch added; `moved` maps new ids to old ones."""
-        documents = [parsed.document for parsed in self.parsed]
-        ids = [document.id for document in documents]
-        remarks = ((document.id, text) for document in documents for text in document.remarks)
+        ids = [document.id for document in self.documents]
+        remarks = ((each.id, text) for each in self.documents for text in each.remarks)
         return replace(
             report,
             added=(*report.added, *(id for id in ids if id not in self.known and id not in moved)),

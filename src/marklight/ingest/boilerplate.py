@@ -18,8 +18,8 @@ from itertools import pairwise
 from typing import NamedTuple
 from zlib import crc32
 
-from marklight.ingest.parse import Parsed, Title
-from marklight.model import DocumentId
+from marklight.ingest.parse import ParsedText, Title
+from marklight.model import Document, DocumentId
 from marklight.ports import Snapshot
 from marklight.text.markdown import without_comments
 
@@ -122,7 +122,7 @@ class SharedBlocks(NamedTuple):
 
 def find_shared(
     snapshot: Snapshot,
-    documents: Iterable[Parsed],
+    documents: Iterable[tuple[Document, ParsedText]],
     removed: Iterable[DocumentId],
     minimum: int,
     forecast: Forecast | None = None,
@@ -134,9 +134,9 @@ def find_shared(
     """
     inserted: dict[int, set[int]] = defaultdict(set)
     replaced = set(removed)
-    for parsed in documents:
-        replaced.add(parsed.document.id)
-        origin = parsed.document.origin
+    for document, parsed in documents:
+        replaced.add(document.id)
+        origin = document.origin
         for block in parsed.text_blocks:
             if block.digest:
                 inserted[block.digest].add(origin)
@@ -193,8 +193,10 @@ class Forecast:
         self.used: set[int] = set()
         """Blocks that were taken for boilerplate by the estimate."""
 
-    def add(self, id: DocumentId, text: str) -> None:
+    def add(self, id: DocumentId, text: str, parser: str | None) -> None:
         """Count the blocks of a file; successive files with the same name and title count once."""
+        if parser == "markdown":
+            text, _ = without_comments(text, body_offset(text))
         title = _TITLE_LINE.search(text, 0, _TITLE_WITHIN)
         key = f"{title[1] if title else ''}\0{id.path.rpartition('/')[2]}"
         origin = crc32(key.encode("utf-8", "surrogatepass")) & 0xFFFF
@@ -227,7 +229,7 @@ def body_offset(text: str) -> int:
     return max(0, text.find("\n", end + 4)) if end >= 0 else 0
 
 
-def block_digests(parsed: Parsed, shared: Collection[int]) -> dict[int, bool]:
+def block_digests(parsed: ParsedText, shared: Collection[int]) -> dict[int, bool]:
     """Return the digests of a document's blocks, each with true if it is boilerplate."""
     return {each.digest: each.digest in shared for each in parsed.text_blocks if each.digest}
 
@@ -235,7 +237,7 @@ def block_digests(parsed: Parsed, shared: Collection[int]) -> dict[int, bool]:
 class PassageTexts:
     """Cuts the texts of passages out of a document: without comments, with the offsets of boilerplate."""
 
-    def __init__(self, parsed: Parsed, shared: Collection[int]) -> None:
+    def __init__(self, parsed: ParsedText, shared: Collection[int]) -> None:
         self.parsed = parsed
         self._spans = boilerplate_spans(parsed.text_blocks, shared) if shared else []
         self._starts = {start for start, _ in self._spans}

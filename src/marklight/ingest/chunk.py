@@ -1,4 +1,7 @@
-"""Chunking: cut a document into passages along its headings, merge small sections, split long ones, group parents."""
+"""Chunking: cut a document into passages along its headings, merge small sections, split long ones, group parents.
+
+Text that is longer than a passage may be is split between blocks first, then rows, sentences and words.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +10,32 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import NamedTuple
 
 from marklight.batch import Entry
 from marklight.ingest.boilerplate import PassageTexts, block_digests
-from marklight.ingest.parse import Parsed, Title
+from marklight.ingest.parse import ParsedText, Title
 from marklight.ingest.recipe import Chunker
-from marklight.ingest.split import Span, split, trimmed
-from marklight.model import Chunk, Kind, Section, without_spans
+from marklight.model import Chunk, Document, Kind, Section, without_spans
 from marklight.text import digest
+from marklight.text.lines import sentence_ends
 from marklight.text.markdown import chunk_embedding_text, embedding_text
 
 _HAS_CONTENT = re.compile(r"[^\s\-*_=#|:.+<>/]")
 """A text of nothing but horizontal rules and dividers is no passage."""
+
+
+_SPACE = re.compile(r"\s+")
+_SENTENCE, _WORD, _CHARACTER = 1000, 1001, 1002
+"""Ranks of split points inside a block, worse than any block's depth; between blocks the rank is the depth of the block that follows."""
+
+
+class Span(NamedTuple):
+    """A slice of a document's text."""
+
+    start: int
+    end: int
 
 
 @dataclass(slots=True)
@@ -57,7 +74,6 @@ class HeadingNode:
 class Draft:
     """The passages of one section, or of several small ones merged, before they have ids."""
 
-    title: str
     headings: tuple[str, ...]
     node: HeadingNode
     spans: list[Span]
@@ -68,30 +84,28 @@ class Draft:
 
 
 def chunk(
-    documents: Sequence[Parsed],
+    document: Document,
+    parsed: ParsedText,
     sizes: Chunker,
     shared: Collection[int] = frozenset(),
-) -> list[Entry]:
-    """Return the documents with their passages."""
-    return [_entry(parsed, drafts(parsed, sizes), sizes, shared) for parsed in documents]
+) -> Entry:
+    """Return a document with its passages; `shared` are the digests of blocks that are boilerplate.
 
-
-def drafts(parsed: Parsed, sizes: Chunker) -> list[Draft]:
-    """Return the passages of a document in the order of its text; every document has at least one."""
+    Passages are in the order of the text; every document has at least one.
+    """
     root = heading_tree(parsed)
-    if made := list(_section(parsed, root, sizes)):
-        return made
-    document = parsed.document
-    whole = Span(0, len(document.text.rstrip()))
-    text = document.description or document.title
-    return [Draft(document.title, (), root, [whole], text=text)]
+    drafts = list(_section(parsed, root, sizes))
+    if not drafts:
+        whole = Span(0, len(document.text.rstrip()))
+        drafts = [Draft((), root, [whole], text=document.description or document.title)]
+    return _entry(document, parsed, drafts, sizes, shared)
 
 
-def heading_tree(parsed: Parsed) -> HeadingNode:
+def heading_tree(parsed: ParsedText) -> HeadingNode:
     """Return the root of the tree of headings."""
-    text, starts, titles = parsed.text, parsed.starts, parsed.structure.titles
+    text, starts, titles = parsed.text, parsed.starts, parsed.titles
     ends = [*(starts[title.line] for title in titles), len(text)]
-    body = starts[min(parsed.body, len(starts) - 1)]
+    body = parsed.body_start
     own = trimmed(text, body, ends[0])
     root = HeadingNode(None, (), (), -1, Span(body, own.end), own)
     above = [root]
@@ -119,7 +133,7 @@ def heading_tree(parsed: Parsed) -> HeadingNode:
     return root
 
 
-def _section(parsed: Parsed, node: HeadingNode, sizes: Chunker) -> Iterator[Draft]:
+def _section(parsed: ParsedText, node: HeadingNode, sizes: Chunker) -> Iterator[Draft]:
     """Return the passages of a section and of its subsections."""
     text = parsed.text
     if _HAS_CONTENT.search(text, *node.own):
@@ -143,7 +157,7 @@ def _section(parsed: Parsed, node: HeadingNode, sizes: Chunker) -> Iterator[Draf
 
 
 def _merge_small(
-    parsed: Parsed, parent: HeadingNode, small: Sequence[HeadingNode], sizes: Chunker
+    parsed: ParsedText, parent: HeadingNode, small: Sequence[HeadingNode], sizes: Chunker
 ) -> Iterator[Draft]:
     """Merge adjacent small siblings into passages of at least `min_chars`.
 
@@ -173,7 +187,7 @@ def _length(group: Sequence[HeadingNode]) -> int:
 
 
 def _draft(
-    parsed: Parsed,
+    parsed: ParsedText,
     node: HeadingNode,
     headings: tuple[str, ...],
     span: Span,
@@ -182,14 +196,20 @@ def _draft(
 ) -> Draft:
     trimmed_span = trimmed(parsed.text, *span)
     spans = split(parsed, trimmed_span, sizes.max_chars, sizes.min_chars, sizes.overlap_chars)
-    return Draft(parsed.document.title, headings, node, spans, merged)
+    return Draft(headings, node, spans, merged)
 
 
-def _entry(parsed: Parsed, made: Sequence[Draft], sizes: Chunker, shared: Collection[int]) -> Entry:
+def _entry(
+    document: Document,
+    parsed: ParsedText,
+    drafts: Sequence[Draft],
+    sizes: Chunker,
+    shared: Collection[int],
+) -> Entry:
     """Group passages into parents and give them their ids."""
     groups: list[list[tuple[Draft, int]]] = []
     extent, top = (0, 0), -1
-    for draft in made:
+    for draft in drafts:
         for number, span in enumerate(draft.spans):
             fits = span.end - extent[0] <= sizes.parent_chars
             # A parent that is long enough ends at a heading of level 1 or 2; none spans two headings of level 1.
@@ -206,9 +226,9 @@ def _entry(parsed: Parsed, made: Sequence[Draft], sizes: Chunker, shared: Collec
     sections: list[Section] = []
     passages = PassageTexts(parsed, shared if sizes.boilerplate else ())
     for group in groups:
-        _add_parent(passages, group, chunks, sections)
+        _add_parent(document, passages, group, chunks, sections)
     return Entry(
-        parsed.document,
+        document,
         tuple(_with_one_findable(chunks)),
         tuple(sections),
         block_digests(parsed, shared) if sizes.boilerplate else {},
@@ -223,6 +243,7 @@ def _with_one_findable(chunks: list[Chunk]) -> list[Chunk]:
 
 
 def _add_parent(
+    document: Document,
     passages: PassageTexts,
     group: Sequence[tuple[Draft, int]],
     chunks: list[Chunk],
@@ -230,7 +251,7 @@ def _add_parent(
 ) -> None:
     """Append a parent and its passages."""
     parsed = passages.parsed
-    document, starts = parsed.document, parsed.starts
+    starts = parsed.starts
     first, number = group[0]
     start = _start(first, number)
     end = group[-1][0].spans[group[-1][1]].end
@@ -259,14 +280,16 @@ def _add_parent(
                 id=digest(*document.id, *draft.node.anchors, str(place), size=8),
                 document=document.id,
                 ordinal=len(chunks),
-                title=draft.title,
+                title=document.title,
                 headings=draft.headings,
                 anchor=draft.node.anchor,
                 lines=lines_of(starts, span.start, span.end),
                 kind=kind,
                 text=text,
                 parent=parent,
-                digest="" if hidden else digest(embedding_text(draft.title, draft.headings, own)),
+                digest=""
+                if hidden
+                else digest(embedding_text(document.title, draft.headings, own)),
                 merged=passages.own_headings(draft.merged),
                 code=code,
                 languages=languages,
@@ -287,9 +310,9 @@ def lines_of(starts: Sequence[int], start: int, end: int) -> tuple[int, int]:
     return first, max(first, bisect_left(starts, end, 0, len(starts) - 1))
 
 
-def _kind_and_code(parsed: Parsed, span: Span) -> tuple[Kind, str, tuple[str, ...]]:
+def _kind_and_code(parsed: ParsedText, span: Span) -> tuple[Kind, str, tuple[str, ...]]:
     """Return the kind of block that fills most of a span, its code, and the languages of the code."""
-    starts, blocks, code_blocks = parsed.starts, parsed.structure.blocks, parsed.structure.code
+    starts, blocks, code_blocks = parsed.starts, parsed.blocks, parsed.code
     sizes: dict[Kind, int] = defaultdict(int)
     at = max(0, bisect_right(blocks, span.start, key=lambda block: starts[block.line]) - 1)
     while at < len(blocks) and (start := starts[blocks[at].line]) < span.end:
@@ -309,3 +332,139 @@ def _kind_and_code(parsed: Parsed, span: Span) -> tuple[Kind, str, tuple[str, ..
             languages[block.language] = None
         at += 1
     return kind, "\n\n".join(filter(None, code)), tuple(languages)
+
+
+class _SplitPoint(NamedTuple):
+    at: int
+    rank: int
+    """Lower is better."""
+
+
+def trimmed(text: str, start: int, end: int) -> Span:
+    """Return a slice without blank lines before it and whitespace after it; indentation is kept."""
+    part = text[start:end]
+    end = start + len(part.rstrip())
+    lead = len(part) - len(part.lstrip())
+    if start + lead >= end:
+        return Span(start, start)
+    line = text.rfind("\n", start, start + lead)
+    return Span(line + 1 if line >= 0 else start, end)
+
+
+def split(
+    parsed: ParsedText, span: Span, max_chars: int, min_chars: int, overlap_chars: int
+) -> list[Span]:
+    """Split a span into parts of at most `max_chars`; each but the first repeats the end of the one before."""
+    text = parsed.text
+    if span.end - span.start <= max_chars:
+        return [span]
+    points = list(_split_points(parsed, span, max_chars))
+    parts: list[Span] = []
+    start = span.start
+    first = 0
+    while span.end - start > max_chars:
+        last = first
+        while last < len(points) and points[last].at - start <= max_chars:
+            last += 1
+        fitting = range(first, last)
+        earliest, latest = start + max_chars // 2, span.end - min_chars
+        good = [at for at in fitting if earliest <= points[at].at <= latest]
+        best = min(good or fitting, key=lambda at: (points[at].rank, -at))
+        parts.append(trimmed(text, start, points[best].at))
+        start, first = points[best].at, best + 1
+    parts.append(trimmed(text, start, span.end))
+    kept = [part for part in parts if part.end > part.start]
+    return [kept[0], *_overlapping(parsed, kept, max_chars, overlap_chars)]
+
+
+def _split_points(parsed: ParsedText, span: Span, max_chars: int) -> Iterator[_SplitPoint]:
+    """Return the split points inside a span, in order, no two further apart than `max_chars`."""
+    starts, blocks = parsed.starts, parsed.blocks
+    first = max(0, bisect_right(blocks, span.start, key=lambda block: starts[block.line]) - 1)
+    last = bisect_left(blocks, span.end, key=lambda block: starts[block.line])
+    edges = [
+        _SplitPoint(starts[block.line], block.depth)
+        for block in blocks[first:last]
+        if span.start < starts[block.line] < span.end
+    ]
+    edges.append(_SplitPoint(span.end, 0))
+    # A unit that fits is never split, so only the points around it count.
+    unit_start = span.start
+    nested: list[_SplitPoint] = []
+    for edge in edges:
+        if edge.rank == 0:
+            if edge.at - unit_start > max_chars:
+                yield from _inside_unit(parsed, unit_start, nested, edge.at, max_chars)
+            if edge.at < span.end:
+                yield edge
+            unit_start, nested = edge.at, []
+        else:
+            nested.append(edge)
+
+
+def _inside_unit(
+    parsed: ParsedText, start: int, nested: Sequence[_SplitPoint], end: int, max_chars: int
+) -> Iterator[_SplitPoint]:
+    """Return the split points inside a top-level unit that is too long: its nested blocks, and points inside long ones."""
+    at = start
+    for point in (*nested, _SplitPoint(end, 0)):
+        if point.at - at > max_chars:
+            kind = _kind_at(parsed, at)
+            yield from _inside_block(parsed.text, at, point.at, max_chars, kind)
+        if point.at < end:
+            yield point
+        at = point.at
+
+
+def _inside_block(
+    text: str, start: int, end: int, max_chars: int, kind: Kind
+) -> Iterator[_SplitPoint]:
+    """Return the split points inside a block: rows of code and tables, else sentences; words inside long ones."""
+    unit_ends = _line_ends if kind in (Kind.CODE, Kind.TABLE) else sentence_ends
+    ends = list(unit_ends(text, start, end))
+    at = start
+    for sentence in (*ends, end):
+        if sentence - at > max_chars:
+            for word in (*(match.end() for match in _SPACE.finditer(text, at, sentence)), sentence):
+                while word - at > max_chars:
+                    at += max_chars
+                    yield _SplitPoint(at, _CHARACTER)
+                if word < sentence:
+                    yield _SplitPoint(word, _WORD)
+                at = word
+        if sentence < end:
+            yield _SplitPoint(sentence, _SENTENCE)
+        at = sentence
+
+
+def _line_ends(text: str, start: int, end: int) -> Iterator[int]:
+    at = text.find("\n", start, end)
+    while at >= 0:
+        yield at + 1
+        at = text.find("\n", at + 1, end)
+
+
+def _kind_at(parsed: ParsedText, offset: int) -> Kind:
+    at = bisect_right(parsed.blocks, offset, key=lambda b: parsed.starts[b.line]) - 1
+    return parsed.blocks[at].kind if at >= 0 else Kind.PROSE
+
+
+def _overlapping(
+    parsed: ParsedText, parts: Sequence[Span], max_chars: int, overlap_chars: int
+) -> Iterator[Span]:
+    """Return all parts but the first, each extended to the left by the overlap."""
+    text, starts, blocks = parsed.text, parsed.starts, parsed.blocks
+    for before, part in pairwise(parts):
+        overlap = min(overlap_chars, max_chars - (part.end - part.start))
+        at = max(before.start + 1, part.start - overlap)
+        index = bisect_right(blocks, at, key=lambda block: starts[block.line]) - 1
+        block_end = starts[blocks[index + 1].line] if index + 1 < len(blocks) else len(text)
+        block_start = starts[blocks[index].line] if index >= 0 else 0
+        if index >= 0 and blocks[index].kind in (Kind.CODE, Kind.TABLE):
+            # Half a row or half a fence is no context: repeat whole lines of a split block, else nothing.
+            whole = block_end - block_start <= max_chars
+            at = block_end if whole else text.find("\n", at - 1, part.start) + 1 or part.start
+        else:
+            space = _SPACE.search(text, at - 1, part.start)
+            at = space.end() if space else part.start
+        yield Span(trimmed(text, min(at, part.start), part.end).start, part.end)

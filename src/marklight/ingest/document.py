@@ -1,14 +1,13 @@
-"""Build a `Document` from a source text: frontmatter fields, parsed structure, outline and links."""
+"""Build a document from a source text: frontmatter fields, parsed text, outline and links."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import accumulate
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from marklight.ingest import frontmatter, links
-from marklight.ingest.parse import Block, Mention, Parsed, Structure, Style, parser
+from marklight.ingest.parse import Block, Mention, ParsedText, Style, Title, parser
 from marklight.ingest.read import Source
 from marklight.ingest.recipe import PARSERS, parser_for
 from marklight.model import Document, DocumentId, Heading, Kind
@@ -28,27 +27,28 @@ _REMARK_CHARS = 80
 
 def parse_document(
     id: DocumentId, source: Source, parsers: Mapping[str, str] = PARSERS, recipe: str = ""
-) -> Parsed:
-    """Return a document and its structure; accepts any text."""
+) -> tuple[Document, ParsedText]:
+    """Return a document and its parsed text; accepts any text."""
     text = source.text
-    lines = text.split("\n")
     front = frontmatter.split(text)
     values = _lower_keys(front.values)
     parser_name = parser_for(id.path, parsers) or "plain"
-    starts = list(accumulate((len(line) + 1 for line in lines), initial=0))
-    starts[-1] = len(text)
-    indexed, comments = text, tuple[tuple[int, int], ...]()
+    parsed = ParsedText(text, front.lines, collection=id.collection)
     if parser_name == "markdown":
-        indexed, comments = without_comments(text, starts[min(front.lines, len(lines))])
-    structure = parser(parser_name).parse(indexed.split("\n") if comments else lines, front.lines)
-    if front.remark and front.lines:
-        structure.blocks.insert(0, Block(Kind.PROSE, 0, 0))
+        indexed, comments = without_comments(text, parsed.body_start)
+        if comments:
+            parsed = ParsedText(indexed, front.lines, comments, id.collection)
+    parser(parser_name).parse(parsed)
+    if front.remark:  # the frontmatter is text
+        parsed.body = 0
+        if front.lines:
+            parsed.blocks.insert(0, Block(Kind.PROSE, 0, 0))
     related = [
         Mention(Style.RELATED, _without_brackets(name), name, 0, -1)
         for name in _list_field(values, "related")
     ]
     aliases = _list_field(values, "aliases", "alias")
-    title = _title(id, values, structure)
+    title = _title(id, values, parsed)
     dates = {key: _date_value(value) for key, value in values.items()}
     document = Document(
         id=id,
@@ -59,32 +59,30 @@ def parse_document(
         recipe=recipe,
         description=_text_field(values, "description", "summary"),
         keywords=_list_field(values, "keywords"),
-        tags=_unique_tags(_list_field(values, "tags", "tag"), structure.tags),
+        tags=_unique_tags(_list_field(values, "tags", "tag"), parsed.tags),
         aliases=aliases,
         author=", ".join(_list_field(values, "author", "authors", split=False)),
         category=_text_field(values, "category", "type"),
         language=normalize_code(_text_field(values, "language", "lang"))
-        or detect(text if front.remark else "\n".join(lines[front.lines :])),
+        or detect(text[parsed.body_start :]),
         date=_own_date(values, dates) or _day_in(id.path) or _day_in(title),
         metadata=front.values,
-        outline=_outline(structure, len(lines) - text.endswith("\n")),
-        links=links.links_for([*related, *structure.mentions], structure.titles, id),
+        outline=_outline(parsed.titles, len(parsed.lines) - text.endswith("\n")),
+        links=links.links_for([*related, *parsed.mentions], parsed.titles, id),
         names=links.names_for(id.path, aliases),
-        blocks={name: line + 1 for name, line in structure.marks.items()},
+        blocks={name: line + 1 for name, line in parsed.marks.items()},
         remarks=(
             *source.remarks,
             *filter(None, [front.remark]),
             *_unreadable_dates(values, dates),
-            *structure.remarks,
+            *parsed.remarks,
         ),
     )
-    body = 0 if front.remark else front.lines
-    return Parsed(document, structure, starts, body, indexed, comments)
+    return document, parsed
 
 
-def _outline(structure: Structure, lines: int) -> tuple[Heading, ...]:
+def _outline(titles: Sequence[Title], lines: int) -> tuple[Heading, ...]:
     """Return the headings, each with the lines of its section."""
-    titles = structure.titles
     ends = [lines] * len(titles)
     above: list[int] = []
     for index, title in enumerate(titles):
@@ -97,10 +95,10 @@ def _outline(structure: Structure, lines: int) -> tuple[Heading, ...]:
     )
 
 
-def _title(id: DocumentId, values: Mapping[str, Any], structure: Structure) -> str:
+def _title(id: DocumentId, values: Mapping[str, Any], parsed: ParsedText) -> str:
     """Return the title in the frontmatter, else the first heading of level 1, else the file name."""
     stem = id.path.rpartition("/")[2]
-    first = next((title.text for title in structure.titles if title.level == 1 and title.text), "")
+    first = next((title.text for title in parsed.titles if title.level == 1 and title.text), "")
     title = _text_field(values, "title") or first or stem.rpartition(".")[0] or stem
     return title if len(title) <= _TITLE_CHARS else title[: _TITLE_CHARS - 1] + "…"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -11,7 +11,7 @@ from marklight.batch import Failure
 from marklight.errors import Refused
 from marklight.ingest.discover import DENIED, Scan, ScannedFile
 from marklight.model import DocumentId, FileState
-from marklight.ports import Engine, IndexedFile, PathRange
+from marklight.ports import IndexedFile, Snapshot
 
 FAILURES_RECIPE = "failures_recipe"
 """Manifest key: the recipe by which unreadable files were last tried; another recipe may succeed."""
@@ -39,7 +39,7 @@ class IndexDiff:
 
     generation: int
     """Generation of the index that was compared; if it changes, compare again."""
-    files: Mapping[DocumentId, ScannedFile]
+    scan: Scan
     known: Mapping[DocumentId, IndexedFile]
     failed: Mapping[DocumentId, Failure]
     tried_recipe: str
@@ -48,19 +48,16 @@ class IndexDiff:
     unreadable: tuple[Failure, ...]
     """New failures of the scan, not yet stored in the index."""
     rebuild: bool
-    ranges: tuple[PathRange, ...] | None = None
-    """The part that was compared; None is everything."""
-    stopped: PathRange | None = None
-    """The rest, where the time limit ended the scan."""
-    folders: tuple[str, ...] = ()
-    """The folders that were listed."""
-    denied: tuple[DocumentId, ...] = ()
-    """Folders that this user may not list; their documents stay in the index."""
     nested: Mapping[DocumentId, int] = field(default_factory=dict)
     """Folders that have become libraries of their own, with the number of documents that leave this index."""
 
     def __bool__(self) -> bool:
         return bool(self.plan or self.unreadable)
+
+    @property
+    def denied(self) -> list[DocumentId]:
+        """Return the folders that this user may not list; their documents stay in the index."""
+        return [each.document for each in self.scan.unreadable if each.reason == DENIED]
 
 
 @contextmanager
@@ -78,50 +75,30 @@ def without_garbage_collection() -> Iterator[None]:
             gc.enable()
 
 
-@without_garbage_collection()
 def compare(
-    engine: Engine, scan: Callable[[], Scan], recipe: str, max_bytes: int, *, rebuild: bool
+    snapshot: Snapshot, scan: Scan, recipe: str, max_bytes: int, *, rebuild: bool
 ) -> IndexDiff:
-    """Return the difference between disk and index."""
-    # Opened before the scan; otherwise a document that another process adds in between would count as removed.
-    with engine.snapshot() as snapshot:
-        generation, tried = snapshot.generation, snapshot.status.manifest().get(FAILURES_RECIPE, "")
-        disk = scan()
-        known, failures = snapshot.documents.files(disk.ranges), snapshot.status.failures()
-    if disk.ranges is not None:
-        ranges = disk.ranges
+    """Return the difference between the files of a scan and the index."""
+    tried = snapshot.status.manifest().get(FAILURES_RECIPE, "")
+    known, failures = snapshot.documents.files(scan.ranges), snapshot.status.failures()
+    if scan.ranges is not None:
+        ranges = scan.ranges
         failures = [
-            each
-            for each in failures
-            if any(path_range.contains(each.document) for path_range in ranges)
+            each for each in failures if any(part.contains(each.document) for part in ranges)
         ]
-    states = {id: scanned.file for id, scanned in disk.files.items()}
-    current = [_current(each, disk.files, tried == recipe, max_bytes) for each in failures]
-    steps = plan(states, known, current, disk.unreadable, recipe, rebuild=rebuild)
+    states = {id: scanned.file for id, scanned in scan.files.items()}
+    current = [_current(each, scan.files, tried == recipe, max_bytes) for each in failures]
+    steps = plan(states, known, current, scan.unreadable, recipe, rebuild=rebuild)
     failed, removed = {each.document: each for each in failures}, set(steps.removed)
     unreadable = tuple(
         failure
-        for failure in disk.unreadable
+        for failure in scan.unreadable
         if failure.document in removed or failed.get(failure.document) != failure
     )
+    leaving = {folder: sum(_below(id, folder) for id in removed) for folder in scan.nested}
+    nested = {folder: count for folder, count in leaving.items() if count}
     return IndexDiff(
-        generation,
-        disk.files,
-        known,
-        failed,
-        tried,
-        steps,
-        unreadable,
-        rebuild,
-        disk.ranges,
-        disk.stopped,
-        disk.folders,
-        tuple(each.document for each in disk.unreadable if each.reason == DENIED),
-        {
-            folder: count
-            for folder in disk.nested
-            if (count := sum(_below(id, folder) for id in removed))
-        },
+        snapshot.generation, scan, known, failed, tried, steps, unreadable, rebuild, nested
     )
 
 

@@ -13,16 +13,20 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from random import shuffle
 from typing import TYPE_CHECKING
 
-from marklight.batch import Batch, Entry
+from marklight.batch import Batch, Entry, Failure
 from marklight.errors import Refused
 from marklight.ingest.discover import Discover, FollowedLinks
 from marklight.ingest.embedding import COMMIT_SECONDS, Embedded, Indexing
-from marklight.ingest.index_diff import FAILURES_RECIPE, IndexDiff, compare
+from marklight.ingest.index_diff import (
+    FAILURES_RECIPE,
+    IndexDiff,
+    compare,
+    without_garbage_collection,
+)
 from marklight.ingest.recipe import Chunker, parser_for, recipe
 from marklight.model import Document, DocumentId
 from marklight.ports import IndexedFile, PathRange, Progress, Snapshot, no_progress
@@ -32,7 +36,7 @@ from marklight.text import digest
 if TYPE_CHECKING:
     from marklight.ingest.batch import FileBatch
     from marklight.ingest.boilerplate import Forecast
-    from marklight.ingest.parse import Parsed
+    from marklight.ingest.parse import ParsedText
 
 MIN_FORECAST_FILES = 50
 """Files in a plan above which they are read ahead: as many as the first batch of a new library has."""
@@ -67,13 +71,15 @@ class Ingest(Indexing):
         followed_links: FollowedLinks | None = None,
     ) -> IndexDiff:
         """Discover and plan: return the difference between disk and index, or between parts of both."""
-        scan = partial(self.discover, self.collections, ranges, until, followed_links)
-        diff = compare(self.engine, scan, self.recipe, self.max_bytes, rebuild=rebuild)
-        found = dict.fromkeys(diff.plan.outdated)
+        # Opened before the scan; otherwise a document that another process adds in between would count as removed.
+        with without_garbage_collection(), self.engine.snapshot() as snapshot:
+            scan = self.discover(self.collections, ranges, until, followed_links)
+            diff = compare(snapshot, scan, self.recipe, self.max_bytes, rebuild=rebuild)
+        outdated = dict.fromkeys(diff.plan.outdated)
         for id in list(self.outdated):  # another process may have replaced some
-            if id not in found and (id in diff.files or id in diff.plan.removed):
+            if id not in outdated and (id in scan.files or id in diff.plan.removed):
                 self.outdated.pop(id, None)
-        self.outdated.update(found)
+        self.outdated.update(outdated)
         return diff
 
     def index_text(
@@ -83,22 +89,20 @@ class Ingest(Indexing):
 
         At `until`, a `time.monotonic` value, it stops; the report lists the files that are left.
         """
-        from marklight.ingest.batch import FileBatch, batches, moves
+        from marklight.ingest.batch import batches, moves
 
         report = Report()
         forecast = self._forecast(diff) if until is None else None
         removed = {diff.known[id].digest: id for id in diff.plan.removed if id in diff.known}
         done = 0
         for files in batches(diff, progress, until):
-            batch = FileBatch(
-                self.discover.parsers, self.recipe, self.max_bytes, diff.known, diff.failed
-            )
+            batch = self._batch(diff.known, diff.failed)
             for file in files:
                 batch.read(file, rebuild=diff.rebuild)
-            moved = moves([each.document for each in batch.parsed], diff.known, removed)
+            moved = moves(batch.documents, diff.known, removed)
             gone = (*moved.values(), *batch.removed)
             shared, again = self._shared_blocks(batch.parsed, gone, forecast)
-            entries = batch.chunk(partial(self.chunker, shared=shared))
+            entries = batch.chunk(self.chunker, shared)
             if commit := batch.commit((*entries, *again), moved):
                 self.engine.commit(commit)
             self.outdated.update(dict.fromkeys(batch.outdated))
@@ -110,19 +114,16 @@ class Ingest(Indexing):
         """Read the files of a large plan ahead, to estimate which blocks of text they share."""
         if not self.chunker.boilerplate or len(diff.plan.read) <= MIN_FORECAST_FILES:
             return None
-        from marklight.ingest.boilerplate import Forecast, body_offset
+        from marklight.ingest.boilerplate import Forecast
         from marklight.ingest.read import read
-        from marklight.text.markdown import without_comments
 
-        files = [diff.files[id] for id in diff.plan.read]
-        size = sum(min(each.file.size, self.max_bytes) for each in files)
+        files = [diff.scan.files[id] for id in diff.plan.read]
+        size = sum(min(scanned.file.size, self.max_bytes) for scanned in files)
         forecast = Forecast(self.chunker.boilerplate_documents, size, of_all=not diff.known)
-        for each in files:
+        for scanned in files:
             with suppress(Refused):
-                text = read(each.path, self.max_bytes, each.inode).text
-                if parser_for(each.id.path, self.discover.parsers) == "markdown":
-                    text, _ = without_comments(text, body_offset(text))
-                forecast.add(each.id, text)
+                text = read(scanned.path, self.max_bytes, scanned.inode).text
+                forecast.add(scanned.id, text, parser_for(scanned.id.path, self.discover.parsers))
         return forecast
 
     def _finish(
@@ -132,7 +133,7 @@ class Ingest(Indexing):
         moved_away = {old for old, _ in report.moved}
         removed = tuple(id for id in diff.plan.removed if id not in moved_away)
         refused = any(failure.file for failure in (*diff.failed.values(), *report.skipped))
-        tried_all = diff.ranges is None and done == len(diff.plan.read)
+        tried_all = diff.scan.ranges is None and done == len(diff.plan.read)
         outdated = refused and tried_all and diff.tried_recipe != self.recipe
         manifest = {FAILURES_RECIPE: self.recipe} if outdated else {}
         _, again = self._shared_blocks((), removed, forecast)
@@ -163,7 +164,7 @@ class Ingest(Indexing):
 
     def _shared_blocks(
         self,
-        parsed: Sequence[Parsed],
+        parsed: Sequence[tuple[Document, ParsedText]],
         removed: Sequence[DocumentId],
         forecast: Forecast | None,
     ) -> tuple[frozenset[int], list[Entry]]:
@@ -188,24 +189,27 @@ class Ingest(Indexing):
         with self.engine.snapshot() as snapshot:
             documents = stored_documents(snapshot, ids)
             stored = snapshot.blocks.boilerplate_of([document.id for document in documents])
-        batch = self._parse_stored(documents, {})
-        made = batch.chunk(partial(self.chunker, shared=shared | stored - ceased))
-        entries = {entry.document.id: entry for entry in made}
+        batch = self._batch({}, {}, documents)
+        originals = {document.id: document for document in documents}
         # A document that fails now stays as it is.
         return [
-            replace(entries[each.id], document=each, replaces=each.digest)
-            for each in documents
-            if each.id in entries
+            replace(entry, document=original, replaces=original.digest)
+            for entry in batch.chunk(self.chunker, shared | stored - ceased)
+            if (original := originals[entry.document.id])
         ]
 
-    def _parse_stored(
-        self, documents: Iterable[Document], known: Mapping[DocumentId, IndexedFile]
+    def _batch(
+        self,
+        known: Mapping[DocumentId, IndexedFile],
+        failed: Mapping[DocumentId, Failure],
+        stored: Iterable[Document] = (),
     ) -> FileBatch:
+        """Return a batch, with stored documents parsed again."""
         from marklight.ingest.batch import FileBatch
         from marklight.ingest.read import Source
 
-        batch = FileBatch(self.discover.parsers, self.recipe, self.max_bytes, known, {})
-        for document in documents:
+        batch = FileBatch(self.discover.parsers, self.recipe, self.max_bytes, known, failed)
+        for document in stored:
             batch.parse(document.id, Source(document.text, document.file))
         return batch
 
@@ -274,23 +278,18 @@ class Ingest(Indexing):
         with self.engine.snapshot() as snapshot:
             chosen: list[DocumentId] = []
             documents: list[Document] = []
-            size = 0
             for id in list(self.outdated):
                 chosen.append(id)
-                own = [
-                    each for each in stored_documents(snapshot, [id]) if each.recipe != self.recipe
-                ]
-                documents += own
-                size += sum(len(each.text) for each in own)
-                if size >= max_bytes:
+                stored = stored_documents(snapshot, [id])
+                documents += (document for document in stored if document.recipe != self.recipe)
+                if sum(len(document.text) for document in documents) >= max_bytes:
                     break
-            known = snapshot.documents.files_of([each.id for each in documents])
-        batch = self._parse_stored(documents, known)
+            known = snapshot.documents.files_of([document.id for document in documents])
+        batch = self._batch(known, {}, documents)
         shared, again = self._shared_blocks(batch.parsed, batch.removed, None)
-        digests = {each.id: each.digest for each in documents}
         entries = [
-            replace(entry, replaces=digests[entry.document.id])
-            for entry in batch.chunk(partial(self.chunker, shared=shared))
+            replace(entry, replaces=known[entry.document.id].digest)
+            for entry in batch.chunk(self.chunker, shared)
         ]
         return chosen, batch.commit((*entries, *again), {})
 

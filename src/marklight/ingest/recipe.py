@@ -6,7 +6,7 @@ itself are imported only when there is something to read.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated
@@ -16,8 +16,7 @@ from marklight.settings import Within
 from marklight.text import digest, title_key
 
 if TYPE_CHECKING:
-    from marklight.batch import Entry
-    from marklight.ingest.parse import Parsed, Title
+    from marklight.ingest.parse import Title
 
 PARSERS: Mapping[str, str] = {
     "*.md": "markdown",
@@ -76,7 +75,7 @@ def parsers_fingerprint(parsers: Mapping[str, str] = PARSERS) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Chunker:
-    """Splits documents into passages."""
+    """Sizes by which documents are split into passages, and detection of boilerplate."""
 
     min_chars: int = 200
     """Sections shorter than this are merged with their neighbours under the same heading."""
@@ -116,14 +115,6 @@ class Chunker:
         documents = self.boilerplate_documents if self.boilerplate else 0
         skipped = sorted({title_key(heading) for heading in self.skip_headings})
         return digest(CHUNKER_VERSION, *map(str, (*sizes, documents)), *skipped, size=8)
-
-    def __call__(
-        self, documents: Sequence[Parsed], shared: Collection[int] = frozenset()
-    ) -> list[Entry]:
-        """Return documents with their passages; `shared` are the digests of blocks that are boilerplate."""
-        from marklight.ingest.chunk import chunk
-
-        return chunk(documents, self, shared)
 
 
 def recipe(parsers: Mapping[str, str], chunker: Chunker) -> str:

@@ -128,7 +128,7 @@ class EmbeddingWorker:
     def _embed_batch(self, batch: Sequence[tuple[Job, Chunk]]) -> None:
         import numpy as np
 
-        from marklight.ingest.embedding_parts import embed_chunks
+        from marklight.ingest.embedding import embed_chunks
 
         digests = [job.digest for job, _ in batch]
         try:

@@ -151,7 +151,7 @@ class IndexUpdater:
         if new:
             ingest.update_communities()
         unread = [PathRange(*id) for id in report.unread[:1]]
-        self.cursor.save(unread[0] if unread else diff.stopped)
+        self.cursor.save(unread[0] if unread else diff.scan.stopped)
         generation = 0 if diff else diff.generation
         notices = tuple(self._notices(diff, report))
         return RefreshResult(notices, len(report.unread), report, generation)
@@ -223,10 +223,11 @@ class IndexUpdater:
         if (more := len(diff.denied) - MAX_NAMED_FOLDERS) > 0:
             yield f"{more:,} more folders cannot be listed; `marklight status` names them"
         yield from report.notices
-        if diff.stopped and not self.watched:
-            total = max(self.ingest.counts().documents, len(diff.files))
+        if diff.scan.stopped and not self.watched:
+            files = len(diff.scan.files)
+            total = max(self.ingest.counts().documents, files)
             yield (
-                f"Checked {len(diff.files):,} of about {total:,} files for changes in {self.limits.scan_ms:g} ms;"
+                f"Checked {files:,} of about {total:,} files for changes in {self.limits.scan_ms:g} ms;"
                 " the next searches check the others"
             )
         if report.unread:

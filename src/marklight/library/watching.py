@@ -139,7 +139,7 @@ class Watcher:
         limits, reading = self.library.limits, self.library.text_ingest
         watch = Watch(reading.discover, reading.collections, limits.debounce_ms)
         try:
-            watch.add_folders(self._index(None).folders)
+            watch.add_folders(self._index(None).scan.folders)
             # A second scan at once, since files may have changed before their folder was watched.
             scan_at, renewed_at = 0.0, time.monotonic()
             while not self._stopping.is_set():
@@ -148,7 +148,7 @@ class Watcher:
                     if watch.problem and started >= renewed_at + limits.reconcile_seconds:
                         watch.restart()
                         renewed_at = started
-                    watch.add_folders(self._index(None).folders)
+                    watch.add_folders(self._index(None).scan.folders)
                     scan_at = time.monotonic() + self._pause(watch, time.monotonic() - started)
                 embedding = self._embed()
                 self._update_state(watch)
@@ -157,7 +157,7 @@ class Watcher:
                 if not self._stopping.is_set():
                     self._wake.clear()
                 if spans:
-                    watch.add_folders(self._index(spans).folders, spans)
+                    watch.add_folders(self._index(spans).scan.folders, spans)
                     scan_at = min(scan_at, time.monotonic() + self._pause(watch, 0))
         finally:
             watch.close()

@@ -1,4 +1,4 @@
-"""Output types of parsers (blocks, headings, code, mentions), and the parsers by name: one module a format."""
+"""Parsed texts (blocks, headings, code, mentions), and the parsers by name: one module a format."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property, lru_cache
 from importlib import import_module
+from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from marklight.ingest.recipe import require_parser
-from marklight.model import Document, Kind
+from marklight.model import Kind
 
 if TYPE_CHECKING:
     from marklight.ingest.boilerplate import TextBlock
@@ -69,10 +70,18 @@ class Mention(NamedTuple):
     embeds: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Structure:
-    """A parsed text. Passages are slices of the source text, so a parser cannot lose any of it."""
+@dataclass
+class ParsedText:
+    """A text with the structure that a parser found. Passages are slices of it, so a parser cannot lose any of it."""
 
+    text: str
+    """Blanks are in place of comments, which are not indexed; offsets are the same."""
+    body: int = 0
+    """The first line after the frontmatter, counted from 0."""
+    comments: tuple[tuple[int, int], ...] = ()
+    """Spans of comments, with the white space that would be left of their lines."""
+    collection: str = ""
+    """The collection whose documents may share blocks of text with it."""
     blocks: list[Block] = field(default_factory=list)
     titles: list[Title] = field(default_factory=list)
     code: list[Code] = field(default_factory=list)
@@ -82,35 +91,36 @@ class Structure:
     """Block ids (`^id`) and their lines, counted from 0."""
     remarks: list[str] = field(default_factory=list)
 
+    @cached_property
+    def lines(self) -> list[str]:
+        """Return the lines of the text."""
+        return self.text.split("\n")
 
-@dataclass(frozen=True)
-class Parsed:
-    """A document with the structure that the chunker follows."""
+    @cached_property
+    def starts(self) -> list[int]:
+        """Return the offset of each line, and of the end of the text."""
+        starts = list(accumulate((len(line) + 1 for line in self.lines), initial=0))
+        starts[-1] = len(self.text)
+        return starts
 
-    document: Document
-    structure: Structure
-    starts: list[int]
-    """Offset of each line, and of the end of the text."""
-    body: int
-    """The first line after the frontmatter, counted from 0."""
-    text: str
-    """The text of the document with blanks in place of comments, which are not indexed; offsets are the same."""
-    comments: tuple[tuple[int, int], ...] = ()
-    """Spans of comments, with the white space that would be left of their lines."""
+    @property
+    def body_start(self) -> int:
+        """Return the offset of the first line after the frontmatter."""
+        return self.starts[min(self.body, len(self.starts) - 1)]
 
     @cached_property
     def text_blocks(self) -> list[TextBlock]:
-        """Return the blocks of text with their digests, computed once."""
+        """Return the blocks of text with their digests, by which boilerplate is found."""
         from marklight.ingest.boilerplate import text_blocks
 
-        first = self.starts[min(self.body, len(self.starts) - 1)]
-        return text_blocks(self.text, first, self.document.id.collection)
+        return text_blocks(self.text, self.body_start, self.collection)
 
 
 class Parser(Protocol):
     """The interface of a parser module."""
 
-    def parse(self, lines: list[str], first: int) -> Structure: ...
+    def parse(self, parsed: ParsedText) -> None:
+        """Add the structure of the lines from `body` on."""
 
 
 @lru_cache

@@ -15,9 +15,8 @@ from markdown_it import MarkdownIt
 from markdown_it.rules_block import StateBlock, blockquote, list_block, table
 from markdown_it.token import Token
 
-from marklight.ingest.parse import Block, Code, Structure
-from marklight.ingest.parse.inline import MAY_MENTION
-from marklight.ingest.parse.mentions import HTML, Text, add_mentions
+from marklight.ingest.parse import Block, Code, ParsedText
+from marklight.ingest.parse.inline import HTML, MAY_MENTION, Text, add_mentions
 from marklight.model import Kind
 
 _LEAVES = {
@@ -51,26 +50,24 @@ _MAX_MISSING_CELLS = 2_000
 _Rule = Callable[[StateBlock, int, int, bool], bool]
 
 
-def parse(lines: list[str], first: int) -> Structure:
-    """Return the structure of the lines from `first` on."""
+def parse(parsed: ParsedText) -> None:
+    """Add the structure of a text."""
     env: dict[str, Any] = {}
-    collector = _Collector(first)
-    for tokens in blocks("\n".join(lines[first:]) if first else "\n".join(lines), env):
+    collector = _Collector(parsed)
+    for tokens in blocks("\n".join(parsed.lines[parsed.body :]), env):
         collector.add(tokens)
-    structure = collector.structure
-    add_mentions(collector.texts, env, structure)
+    add_mentions(collector.texts, env, parsed)
     if collector.headings == _MAX_HEADINGS:
-        structure.remarks.append(f"only the first {_MAX_HEADINGS:,} headings are used")
-    return structure
+        parsed.remarks.append(f"only the first {_MAX_HEADINGS:,} headings are used")
 
 
 class _Collector:
     """Collects the blocks of a document, and the texts to parse once all link definitions are known."""
 
-    def __init__(self, first: int) -> None:
-        self.structure = Structure()
+    def __init__(self, parsed: ParsedText) -> None:
+        self.parsed = parsed
         self.texts: list[Text] = []
-        self.first = first
+        self.first = parsed.body
         self.headings = 0
 
     def add(self, tokens: list[Token]) -> None:
@@ -102,7 +99,7 @@ class _Collector:
                     leaf = Kind.LIST if lists else Kind.PROSE
                     if kind == "html_block" and "<a" in token.content:
                         self._add_text(token, HTML)
-                self.structure.blocks.append(Block(leaf, line + self.first, depth))
+                self.parsed.blocks.append(Block(leaf, line + self.first, depth))
             elif kind in _CONTAINERS:
                 lists += kind in _LISTS
                 if opened is None or opened.level > token.level:
@@ -120,7 +117,7 @@ class _Collector:
         fenced = token.type == "fence"
         start = token.map[0] + self.first + fenced
         lines = token.content.removesuffix("\n").split("\n")
-        self.structure.code.append(Code(start, code_language(token), lines))
+        self.parsed.code.append(Code(start, code_language(token), lines))
 
 
 def code_language(token: Token) -> str:

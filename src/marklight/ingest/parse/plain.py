@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from marklight.ingest.parse import Block, Structure
+from marklight.ingest.parse import Block, ParsedText
 from marklight.model import Kind
 
 
-def parse(lines: list[str], first: int) -> Structure:
-    """Return every paragraph of the lines from `first` on as a block."""
-    blocks: list[Block] = []
+def parse(parsed: ParsedText) -> None:
+    """Add every paragraph as a block."""
     blank = True
-    for number in range(first, len(lines)):
-        if not lines[number] or lines[number].isspace():
+    for number, line in enumerate(parsed.lines[parsed.body :], parsed.body):
+        if not line or line.isspace():
             blank = True
         elif blank:
-            blocks.append(Block(Kind.PROSE, number, 0))
+            parsed.blocks.append(Block(Kind.PROSE, number, 0))
             blank = False
-    return Structure(blocks=blocks)
