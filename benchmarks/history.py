@@ -129,7 +129,7 @@ def with_vectors(folder: Path, queries: list[str]) -> dict[str, Any]:
 
 def updating(folder: Path, queries: list[str]) -> dict[str, Any]:
     """Without vectors: index all commits, search with filters, search after one new commit."""
-    settings = {"model": {"name": "none"}, "history": {"read_seconds": 3600}}
+    settings = {"model": {"name": "none"}}
     with marklight.open(folder, settings) as library:
         first = timed(lambda: library.commits("cache token budget"))
         index = library.commits("cache token budget").index

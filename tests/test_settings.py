@@ -1,4 +1,4 @@
-"""Settings: layers, types, bounds, deprecated names, error messages."""
+"""Settings: layers, types, bounds, error messages."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from typing import Annotated
 
 import pytest
 
-from marklight import settings
 from marklight.errors import SettingsError
 from marklight.library.configuration import SCHEMA, compose_pipeline, read_settings
-from marklight.settings import ABOVE_ZERO, Layer, Within, combine, current_name, known_keys
-from marklight.toml_values import nested
+from marklight.settings import ABOVE_ZERO, Layer, Within, combine, known_keys
 
 
 def test_later_layers_win(tmp_path: Path) -> None:
@@ -150,88 +148,6 @@ def test_a_value_out_of_its_annotated_bounds_is_an_error(values: dict[str, float
 def test_nan_is_out_of_all_bounds() -> None:
     with pytest.raises(SettingsError, match="share must be above 0 and at most 1"):
         Within(ABOVE_ZERO, 1).check("share", nan)
-
-
-@pytest.fixture
-def renamed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Renamings of a table, of a key, of a key in a renamed table, and of a key that moves."""
-    names = {
-        "search.old_recency": "search.recency",
-        "search.recency.weight": "search.recency.strength",
-        "index.refused_bytes": "index.max_bytes",
-        "search.old_sum": "search.reciprocal",
-        "places": "collections",
-    }
-    monkeypatch.setattr(settings, "RENAMED", names)
-
-
-@pytest.mark.usefixtures("renamed")
-@pytest.mark.parametrize(
-    "old", ["search.old_recency.strength", "search.old_recency.weight", "search.recency.weight"]
-)
-def test_a_deprecated_name_works_in_every_layer(old: str, tmp_path: Path) -> None:
-    key = "search.recency.strength"
-    table, _, name = old.rpartition(".")
-    variable = "MARKLIGHT_" + old.upper().replace(".", "_")
-    (tmp_path / "marklight.toml").write_text(f"[{table}]\n{name} = 0.5\n")
-    for found, source in (
-        (read_settings(tmp_path, environ={}), str(tmp_path / "marklight.toml")),
-        (read_settings(None, environ={variable: "0.5"}), f"the variable {variable}"),
-        (read_settings(None, [f"{old}=0.5"], environ={}), f"--set {old}"),
-        (read_settings(None, environ={}, given=nested(old, 0.5)), "the call"),
-    ):
-        assert (found[key], found.sources[key]) == (0.5, source)
-        assert not found.ignored
-        (notice,) = found.notices
-        assert f"{old} is now {key} ({source})" in notice
-
-
-@pytest.mark.usefixtures("renamed")
-def test_stages_are_known_by_their_deprecated_names() -> None:
-    found = read_settings(None, ["search.skip=old_recency,exact_duplicates"], environ={})
-    assert found["search.skip"] == ("recency", "exact_duplicates")
-    assert "recency" not in compose_pipeline(found).refine
-    assert "old_recency is now recency" in found.notices[0]
-    assert read_settings(None, ["search.fuse=old_sum"], environ={})["search.fuse"] == "reciprocal"
-
-
-@pytest.mark.usefixtures("renamed")
-def test_one_notice_names_all_deprecated_settings(tmp_path: Path) -> None:
-    (tmp_path / "marklight.toml").write_text("[search.old_recency]\nstrength = 1\n")
-    given = {"index": {"refused_bytes": 5}, "places": {"docs": "docs"}}
-    found = read_settings(tmp_path, ["search.skip=old_recency"], given, environ={})
-    assert (found["index.max_bytes"], found["collections"]) == (5, {"docs": "docs"})
-    (notice,) = found.notices
-    for old in ("search.old_recency.strength", "index.refused_bytes", "places", "old_recency"):
-        assert f"{old} is now " in notice
-
-
-@pytest.mark.usefixtures("renamed")
-def test_the_current_name_wins_over_the_deprecated_one_beside_it() -> None:
-    both = {"search": {"recency": {"strength": 2}, "old_recency": {"strength": 3}}}
-    assert read_settings(None, environ={}, given=both)["search.recency.strength"] == 2
-    swapped = {"search": dict(reversed(both["search"].items()))}
-    assert read_settings(None, environ={}, given=swapped)["search.recency.strength"] == 2
-    variables = {
-        "MARKLIGHT_SEARCH_RECENCY_STRENGTH": "2",
-        "MARKLIGHT_SEARCH_OLD_RECENCY_STRENGTH": "3",
-    }
-    assert read_settings(None, environ=variables)["search.recency.strength"] == 2
-
-
-@pytest.mark.usefixtures("renamed")
-def test_a_deprecated_name_gets_no_rights_in_a_folders_file(tmp_path: Path) -> None:
-    (tmp_path / "marklight.toml").write_text("[index]\nrefused_bytes = 5\n")
-    found = read_settings(tmp_path, environ={})
-    assert found["index.max_bytes"] == 20_000_000
-    assert [one.key for one in found.ignored] == ["index.max_bytes"]
-
-
-def test_every_renamed_setting_leads_to_one_that_exists() -> None:
-    known = {*known_keys(SCHEMA), *SCHEMA}
-    for old in settings.RENAMED:
-        assert old not in known
-        assert current_name(old) in known
 
 
 @pytest.mark.parametrize(

@@ -10,43 +10,13 @@ import difflib
 import re
 import typing
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from math import inf, nextafter
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from marklight.errors import SettingsError
-
-RENAMED: dict[str, str] = {
-    "search.alive": "search.existing_files",
-    "search.here": "search.current_collection",
-    "search.named": "search.exact_title",
-    "search.same_text": "search.exact_duplicates",
-    "search.near_text": "search.near_duplicates",
-    "search.same_meaning": "search.semantic_duplicates",
-    "search.graph": "search.linked",
-    "index.look_ms": "index.scan_ms",
-    **{
-        f"search.{retriever}.{old}": f"search.{retriever}.{new}"
-        for retriever in ("keyword", "code", "semantic")
-        for old, new in (("depth", "candidates_per_result"), ("least", "min_candidates"))
-    },
-    "search.semantic.expansion": "search.semantic.expansion_weight",
-    "search.context.most_characters": "search.context.max_characters",
-    "search.exact_title.most": "search.exact_title.max_matches",
-    "search.per_document.most": "search.per_document.max_passages",
-    "search.expand.most": "search.expand.max_terms",
-    "search.expand.least": "search.expand.min_cosine",
-    "search.expand.words": "search.expand.max_query_terms",
-    "search.spelling.most": "search.spelling.max_words",
-}
-"""Deprecated names, dotted, with the current ones: whole tables and single keys.
-
-The renaming of a table `search.old` also applies to `old` as a value of `search.skip`, `search.use` and `search.fuse`.
-"""
-STAGE_LISTS = frozenset({"search.skip", "search.use", "search.fuse"})
-"""Settings whose values are names of tables below `search`."""
 
 SHARED_FILE, SHARED_TABLE = "pyproject.toml", ("tool", "marklight")
 """A settings file that a folder shares with other programs, and the path of our table in it."""
@@ -96,8 +66,6 @@ class Layer:
 
     source: str
     values: Table
-    deprecated: Mapping[str, str] = field(default_factory=dict)
-    """Names in it that are deprecated, with the current ones."""
 
 
 class Ignored(NamedTuple):
@@ -124,7 +92,7 @@ class Settings:
     ignored: tuple[Ignored, ...] = ()
     """Settings in the folder's file that are not honoured and would change a value."""
     notices: tuple[str, ...] = ()
-    """Sentences for the user: deprecated names, and settings in the folder's file that are ignored."""
+    """Sentences for the user about settings in the folder's file that are ignored."""
 
     def build(self, part: type[Part], table: str) -> Part:
         """Build a dataclass from its table of settings; raise `SettingsError` for a number out of bounds."""
@@ -162,25 +130,15 @@ def combine(layers: Sequence[Layer], schema: Schema) -> Settings:
         for field in dataclasses.fields(part)
     }
     sources = dict.fromkeys(values, BUILT_IN)
-    renamed: dict[str, str] = {}
     for layer in layers:
         typed = typed_layer(layer, schema)
         values |= typed.values
         sources |= dict.fromkeys(typed.values, typed.source)
-        for old, new in typed.deprecated.items():
-            renamed.setdefault(f"{old} is now {new}", typed.source)
-    return Settings(values, sources, notices=_deprecation_notice(renamed))
-
-
-def _deprecation_notice(renamed: Mapping[str, str]) -> tuple[str, ...]:
-    if not renamed:
-        return ()
-    pairs = ", ".join(f"{names} ({source})" for names, source in renamed.items())
-    return (f"Deprecated settings: {pairs}. The old names stop working in a later release",)
+    return Settings(values, sources)
 
 
 def typed_layer(layer: Layer, schema: Schema) -> Layer:
-    """Return a layer with its values by dotted key, under current names and as their settings' types.
+    """Return a layer with its values by dotted key, converted to the types of their settings.
 
     Raise `SettingsError` for an unknown key or a value of the wrong type.
     """
@@ -190,52 +148,11 @@ def typed_layer(layer: Layer, schema: Schema) -> Layer:
         for name, kind in _types(part).items()
     }
     values: dict[str, Any] = {}
-    deprecated = dict(layer.deprecated)
-    current: set[str] = set()
-    for written, value in _flatten(layer.values, kinds):
-        key = current_name(written)
+    for key, value in _flatten(layer.values, kinds):
         if key not in kinds:
-            raise SettingsError(
-                f"Unknown setting {written!r} in {layer.source}", _nearest(written, kinds)
-            )
-        typed = _fit(value, kinds[key], key, layer.source)
-        if key in STAGE_LISTS:
-            single = isinstance(typed, str)
-            names, old_stages = _current_stages((typed,) if single else typed)
-            typed = names[0] if single else names
-            deprecated |= old_stages
-        if key == written:
-            current.add(key)
-        else:
-            deprecated[written] = key
-        if key == written or key not in current:
-            values[key] = typed
-    return Layer(layer.source, values, deprecated)
-
-
-def current_name(key: str) -> str:
-    """Return the current dotted name of a setting or table: `RENAMED` applied to it and to the tables around it."""
-    names = key.split(".")
-    for length in range(len(names), 0, -1):
-        if new := RENAMED.get(".".join(names[:length])):
-            return current_name(".".join([new, *names[length:]]))
-    return key
-
-
-def former_names(key: str) -> Iterator[str]:
-    """Yield the deprecated names of a setting."""
-    for old, new in RENAMED.items():
-        if key == new or key.startswith(f"{new}."):
-            former = old + key[len(new) :]
-            yield former
-            yield from former_names(former)
-
-
-def _current_stages(names: tuple[str, ...]) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Return stage names under their current names, and the deprecated ones among them."""
-    current = tuple(current_name(f"search.{name}").removeprefix("search.") for name in names)
-    pairs = zip(names, current, strict=True)
-    return current, {old: new for old, new in pairs if old != new}
+            raise SettingsError(f"Unknown setting {key!r} in {layer.source}", _nearest(key, kinds))
+        values[key] = _fit(value, kinds[key], key, layer.source)
+    return Layer(layer.source, values)
 
 
 @cache
@@ -308,14 +225,11 @@ def from_environment(environ: Mapping[str, str], schema: Schema) -> Iterator[Lay
 
     Raise `SettingsError` for a variable with our prefix that matches no setting.
     """
-    known = known_keys(schema)
-    keys = {_variable(key): key for key in known}
-    former = {_variable(old): old for key in known for old in former_names(key)}
-    # Deprecated names first: where both are set, the current one wins.
-    for variable in sorted(environ, key=lambda name: name in keys):
+    keys = {_variable(key): key for key in known_keys(schema)}
+    for variable in sorted(environ):
         if not variable.startswith(ENVIRONMENT_PREFIX) or variable in NOT_SETTINGS:
             continue
-        key = keys.get(variable) or former.get(variable)
+        key = keys.get(variable)
         if key is None:
             raise SettingsError(
                 f"The environment variable {variable} matches no setting", _nearest(variable, keys)
@@ -359,12 +273,11 @@ def _default(field: dataclasses.Field[Any]) -> Any:
 def _flatten(
     values: Table, kinds: Mapping[str, Any], prefix: str = ""
 ) -> Iterator[tuple[str, Any]]:
-    """Yield dotted keys, as they are written, and their values; a table that is one setting stays whole."""
+    """Yield dotted keys and their values; a table that is one setting stays whole."""
     for name, value in values.items():
         key = f"{prefix}{name}"
-        current = current_name(key)
-        if isinstance(value, Mapping) and current not in kinds:
-            if not value and not any(known.startswith(f"{current}.") for known in kinds):
+        if isinstance(value, Mapping) and key not in kinds:
+            if not value and not any(known.startswith(f"{key}.") for known in kinds):
                 yield key, value
             yield from _flatten(value, kinds, f"{key}.")
         else:

@@ -132,23 +132,6 @@ def test_a_stage_has_one_name_everywhere(stage: type) -> None:
     assert importlib.import_module(stage.__module__).__doc__
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("alive", "existing_files"),
-        ("here", "current_collection"),
-        ("named", "exact_title"),
-        ("same_text", "exact_duplicates"),
-        ("near_text", "near_duplicates"),
-        ("same_meaning", "semantic_duplicates"),
-    ],
-)
-def test_a_stage_can_be_skipped_by_its_deprecated_name(old: str, new: str) -> None:
-    found = configuration.read_settings(None, [f"search.skip={old}"], environ={})
-    assert found["search.skip"] == (new,)
-    assert any(old in notice and new in notice for notice in found.notices)
-
-
 @pytest.mark.parametrize("stage", pipeline.REWRITE, ids=configuration.stage_name)
 @pytest.mark.parametrize("query", QUERIES, ids=lambda query: query.text)
 def test_rewriting_is_pure_and_deterministic(stage: type, query: Query, tools: Tools) -> None:

@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 
 from marklight.library.configuration import SCHEMA
 from marklight.search.calibration import ANY_MODEL, FusionWeights, all_weights
-from marklight.settings import combine
 
 from .examples import ROOT
 
@@ -91,8 +90,9 @@ def mean_held_out(mode: str, metric: str) -> float:
 
 
 def setting(key: str) -> Any:
-    """Return the default of a setting."""
-    return combine([], SCHEMA).values[key]
+    """Return the default of a setting, or a constant beside the settings of its table."""
+    table, _, name = key.rpartition(".")
+    return getattr(SCHEMA[table](), name)
 
 
 def constant(name: str) -> Any:

@@ -14,7 +14,7 @@ import pytest
 
 from marklight.library.configuration import SCHEMA, stage_name
 from marklight.search.pipeline import FUSE, REFINE, RETRIEVE, REWRITE
-from marklight.settings import RENAMED, Layer, combine, known_keys
+from marklight.settings import Layer, combine, known_keys
 from marklight.surfaces.cli.app import app
 
 from .examples import PAGES, ROOT, alike, clone, examples_of, printed, sessions
@@ -77,8 +77,6 @@ def test_every_setting_that_is_named_is_known(file: Path) -> None:
             continue  # another program's
         combine([Layer(file.name, values.get("tool", {}).get("marklight", values))], SCHEMA)
     known = {*known_keys(SCHEMA), *SCHEMA}
-    if file.name == "CHANGELOG.md":
-        known |= set(RENAMED)
     tables = tuple(f"{table}." for table in ("model", "index", "files", "chunk", "search"))
     dotted = {code for code in inline(text) if re.fullmatch(r"[a-z_]+(\.[a-z_]+)+", code)}
     assert not {

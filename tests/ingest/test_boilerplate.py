@@ -30,7 +30,7 @@ def notes(count: int) -> dict[str, str]:
 
 
 def opened(folder: Path, **chunk: Any) -> marklight.Library:
-    return library(folder, chunk={"boilerplate_documents": 4, "min_chars": 0, **chunk})
+    return library(folder, chunk={"boilerplate": 4, "min_chars": 0, **chunk})
 
 
 def stored(lib: marklight.Library) -> dict[str, list[Chunk]]:
@@ -146,7 +146,7 @@ def test_shared_text_below_the_title_is_boilerplate(tmp_path: Path) -> None:
 
 
 def test_detection_can_be_switched_off(tmp_path: Path) -> None:
-    lib = opened(write(tmp_path, notes(6)), boilerplate=False)
+    lib = opened(write(tmp_path, notes(6)), boilerplate=0)
     lib.index()
     assert hidden(lib) == []
     with lib.engine.snapshot() as snapshot:
@@ -243,7 +243,7 @@ def test_an_updated_index_equals_one_built_at_once(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str]], at_once: int
 ) -> None:
     folder = tmp_path_factory.mktemp("notes")
-    lib = library(folder, engine="memory:", chunk={"boilerplate_documents": 3})
+    lib = library(folder, engine="memory:", chunk={"boilerplate": 3})
     for number, (name, parts) in enumerate(steps):
         path = folder / f"{name}.md"
         if parts == "gone":
@@ -253,6 +253,6 @@ def test_an_updated_index_equals_one_built_at_once(
         if number % at_once == 0:
             lib.index()
     lib.index()
-    fresh = library(folder, engine="memory:", chunk={"boilerplate_documents": 3})
+    fresh = library(folder, engine="memory:", chunk={"boilerplate": 3})
     fresh.index()
     assert stored(lib) == stored(fresh)

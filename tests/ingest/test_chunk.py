@@ -204,8 +204,6 @@ def test_the_fingerprint_depends_on_the_sizes() -> None:
     [
         {"max_chars": 0},
         {"min_chars": 2000},
-        {"overlap_chars": 900},
-        {"parent_chars": 1000},
         {"min_chars": -1},
     ],
 )

@@ -203,7 +203,8 @@ def test_an_endless_answer_is_cut_at_the_token_limit(
     folder: Path, does: Chat, address: str
 ) -> None:
     does.reply, does.endless = f"{EXPIRES} ", True
-    answer = asked(folder, address, answer_tokens=20)
+    with opened(folder, address) as lib:
+        answer = lib.ask("access token", max_tokens=20, min_confidence=0)
     assert 1 <= len(answer.sentences) <= 6
     assert "token limit" in answer.incomplete
 
@@ -323,7 +324,6 @@ def test_the_settings_file_of_a_folder_cannot_choose_a_server(
         ({"name": "openai:m"}, "ask.address is missing"),
         ({"name": "ollama:m", "unsupported": "hide"}, "ask.unsupported = 'hide' is none of"),
         ({"name": "ollama:m", "key_variable": "sk-abcdefghijklmnop1234"}, "seems to contain"),
-        ({"name": "ollama:m", "passages": 0}, "ask.passages"),
     ],
 )
 def test_invalid_settings_are_refused(folder: Path, settings: dict[str, Any], message: str) -> None:

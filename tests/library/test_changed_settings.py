@@ -219,10 +219,10 @@ def test_without_a_model_outdated_passages_are_replaced_too(folder: Path, engine
 @pytest.mark.parametrize(
     ("first", "second"),
     [
-        ({"boilerplate": False}, {"boilerplate": True}),
-        ({"boilerplate": True}, {"boilerplate": False}),
-        ({"boilerplate_documents": 3}, {"boilerplate_documents": 8}),
-        ({"boilerplate_documents": 9}, {"boilerplate_documents": 3, **SMALL}),
+        ({"boilerplate": 0}, {"boilerplate": 10}),
+        ({"boilerplate": 10}, {"boilerplate": 0}),
+        ({"boilerplate": 3}, {"boilerplate": 8}),
+        ({"boilerplate": 9}, {"boilerplate": 3, **SMALL}),
         ({}, {"skip_headings": ["Footer"]}),
     ],
 )
@@ -233,7 +233,7 @@ def test_an_index_with_changed_settings_equals_one_built_with_them(
         text = (folder / path).read_text()
         shared = "\n\nEdit this page on the usual website.\n" if number < 5 else ""
         (folder / path).write_text(f"{text}{shared}\n\n## Footer\n\nAll rights reserved by us.\n")
-    settings = {"boilerplate_documents": 4}
+    settings = {"boilerplate": 4}
     with library(folder, engine=engine, chunk=settings | first) as lib:
         lib.index()
         with changed(lib, chunk=settings | second) as other:

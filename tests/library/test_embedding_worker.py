@@ -356,7 +356,7 @@ def test_a_worker_needs_a_model(
 
 
 def test_workers_replace_documents_of_other_chunk_settings(folder: Path, address: str) -> None:
-    small = {"max_chars": 100, "min_chars": 10, "overlap_chars": 10}
+    small = {"max_chars": 100, "min_chars": 10}
     for name in FILES:
         (folder / name).write_text(
             "# Long\n\n" + "\n\n".join(f"{name} part {at} " * 4 for at in range(5))

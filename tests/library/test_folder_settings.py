@@ -140,7 +140,7 @@ def test_the_users_own_layers_are_honoured_for_every_key(tmp_path: Path) -> None
     "line",
     [
         "chunk.max_chars = 20",
-        "chunk.max_chars = 2000000\nchunk.parent_chars = 2000000",
+        "chunk.max_chars = 2000000",
         "search.keyword.min_candidates = 100000",
         "search.semantic.candidates_per_result = 1000",
         "search.context.max_characters = 1000000000",
@@ -157,7 +157,7 @@ def test_a_number_that_would_cost_too_much_is_ignored(line: str, tmp_path: Path)
 
 def test_sizes_of_passages_are_honoured_together_or_not_at_all(tmp_path: Path) -> None:
     found = _settings(
-        tmp_path, "[chunk]\nmin_chars = 3000\nmax_chars = 90000\nparent_chars = 90000\n"
+        tmp_path, "[chunk]\nmin_chars = 3000\nmax_chars = 90000\n"
     )
     assert (found["chunk.min_chars"], found["chunk.max_chars"]) == (200, 1500)
     found = _settings(

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from marklight.errors import Busy
+from marklight.library.settings_tables import Index
 from tests.library.conftest import PAGES, paths
 from tests.making import library, write
 
@@ -108,8 +109,11 @@ def test_keyword_search_works_before_passages_are_embedded(folder: Path, engine:
         assert any("0 of" in notice for notice in answer.notices)
 
 
-def test_a_search_without_time_to_embed_still_answers(folder: Path, engine: str) -> None:
-    with library(folder, engine=engine, index={"first_search_seconds": 0.0}) as lib:
+def test_a_search_without_time_to_embed_still_answers(
+    folder: Path, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Index, "first_search_seconds", 0.0)
+    with library(folder, engine=engine) as lib:
         answer = lib.search("espresso machine")
         assert paths(answer)[0] == "notes.txt"
         assert answer.index.pending > 0
@@ -196,11 +200,11 @@ def test_a_failure_is_removed_with_its_file(folder: Path, engine: str) -> None:
 
 
 def test_a_second_writer_gets_an_error_and_searches_still_work(
-    folder: Path, tmp_path: Path
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = f"file:{tmp_path / 'index'}"
-    quick = {"wait_seconds": 0.1}
-    with library(folder, engine=place) as one, library(folder, engine=place, index=quick) as other:
+    monkeypatch.setattr(Index, "wait_seconds", 0.1)
+    with library(folder, engine=place) as one, library(folder, engine=place) as other:
         one.index()
         with one.engine.writing(0):
             write(folder, {"new.md": "# New\n\nsomething new\n"})

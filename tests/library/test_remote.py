@@ -11,6 +11,7 @@ import pytest
 import marklight
 from marklight.errors import ModelServerError
 from marklight.library.doctor import examine
+from marklight.library.settings_tables import Index, Model
 from marklight.models.remote import client
 from tests.library.conftest import paths
 from tests.making import library, write
@@ -20,11 +21,12 @@ from tests.models.serving import Behaviour, serving
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(client, "FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(Model, "retries", 1)
     monkeypatch.setenv("MARKLIGHT_CACHE_DIR", str(tmp_path / "cache"))
 
 
 def remote(folder: Path, address: str, kind: str = "openai", **more: Any) -> marklight.Library:
-    model = {"name": f"{kind}:m", "address": address, "retries": 1, **more}
+    model = {"name": f"{kind}:m", "address": address, **more}
     return marklight.open(folder, {"model": model})
 
 
@@ -81,7 +83,8 @@ def test_a_failure_during_embedding_keeps_earlier_vectors(
         tmp_path / "many",
         {f"{number}.md": f"# Page {number}\n\nWord{number}\n" for number in range(12)},
     )
-    with remote(folder, address, retries=0) as lib:
+    monkeypatch.setattr(Model, "retries", 0)
+    with remote(folder, address) as lib:
         # The dimension, the limit, one window, and then no more.
         does.statuses = [0, 0, 0, 500]
         with pytest.raises(ModelServerError):
@@ -102,9 +105,10 @@ def test_without_its_server_a_search_uses_keywords_with_a_notice(folder: Path, g
 
 
 def test_a_server_that_fails_later_costs_one_timeout(
-    folder: Path, does: Behaviour, address: str
+    folder: Path, does: Behaviour, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with remote(folder, address, query_seconds=1.1) as lib:
+    monkeypatch.setattr(Model, "query_seconds", 1.1)
+    with remote(folder, address) as lib:
         lib.index()
         does.waits = threading.Event()
         first = lib.search("espresso machine in the kitchen")
@@ -150,13 +154,13 @@ def test_changed_weights_are_embedded_again(folder: Path, does: Behaviour, addre
 
 
 def test_a_model_removed_from_the_settings_gets_no_requests(
-    folder: Path, does: Behaviour, address: str
+    folder: Path, does: Behaviour, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with remote(folder, address) as lib:
         lib.index()
     before = len(does.requests)
-    limits = {"first_search_seconds": 0, "search_seconds": 0}
-    with marklight.open(folder, {"model": {"name": "fake"}, "index": limits}) as lib:
+    monkeypatch.setattr(Index, "first_search_seconds", 0.0)
+    with library(folder, index={"search_seconds": 0}) as lib:
         lib.search("espresso machine")
     assert len(does.requests) == before
 
@@ -206,7 +210,7 @@ def test_the_notice_that_texts_leave_this_machine_is_shown_once(
 def test_doctor_checks_the_server(folder: Path, does: Behaviour, address: str, gone: str) -> None:
     with remote(folder, address) as lib:
         lib.index()
-    given = ["model.name=openai:m", "reranker.name=openai:r", "model.retries=0"]
+    given = ["model.name=openai:m", "reranker.name=openai:r"]
 
     def found(where: str) -> dict[str, tuple[bool, str]]:
         places = [f"model.address={where}", f"reranker.address={where}"]

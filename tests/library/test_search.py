@@ -206,21 +206,6 @@ def test_an_unknown_keyword_is_an_error(folder: Path) -> None:
         lib.search("x", limits=5)  # type: ignore[call-arg]
 
 
-def test_a_deprecated_setting_of_a_call_works_and_has_a_notice(folder: Path) -> None:
-    with library(folder, engine="memory:", search={"per_document": {"max_passages": 5}}) as lib:
-        lib.index()
-        many = lib.search("token", limit=20, min_confidence=0.0)
-        few = lib.search(
-            "token", limit=20, min_confidence=0.0, settings={"search.per_document.most": 1}
-        )
-    assert len(few.hits) == len({hit.chunk.document for hit in few.hits}) < len(many.hits)
-    assert any(
-        "search.per_document.most is now search.per_document.max_passages" in notice
-        for notice in few.notices
-    )
-    assert not any("Deprecated" in notice for notice in many.notices)
-
-
 def test_where_a_search_abstains_the_closest_passages_are_apart_from_the_results(
     folder: Path, engine: str
 ) -> None:

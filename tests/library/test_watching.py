@@ -9,6 +9,7 @@ from itertools import cycle, repeat
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import pytest
 import watchfiles._rust_notify
@@ -18,6 +19,7 @@ from marklight.ingest import read as reading
 from marklight.ingest.pipeline import Ingest
 from marklight.library import Library
 from marklight.library.progress import IndexingProgress
+from marklight.library.settings_tables import Index
 from marklight.library.watching import Watcher
 from tests.library.conftest import paths
 from tests.library.watched import QUICK, SECONDS, Gated, following, settled
@@ -59,7 +61,8 @@ def test_an_edit_is_found_at_once_while_passages_are_embedded(
 ) -> None:
     monkeypatch.setattr(embedding, "SMALL_WINDOW", 1)
     model = Gated()
-    with library(folder, engine=engine, index={**QUICK, "debounce_ms": 60_000.0}) as lib:
+    slow = mock.patch.multiple(Index, debounce_ms=60_000.0, poll_seconds=0.1)
+    with slow, library(folder, engine=engine) as lib:
         lib.models.__dict__["embedder"] = model
         follower = Watcher(lib)
         follower.start()
@@ -119,7 +122,7 @@ def test_the_first_files_are_found_while_the_others_are_indexed(
 
 
 def test_listeners_are_notified_of_changes_that_a_search_finds(folder: Path, engine: str) -> None:
-    with following(folder, engine, {"debounce_ms": 60_000.0}) as (lib, follower, reports):
+    with following(folder, engine, 60_000.0) as (lib, follower, reports):
         until(lambda: settled(lib, follower))
         write(folder, {"zebra.md": "# Zebra\n\nA zebra has stripes.\n"})
         assert paths(lib.search("zebra", mode="keyword")) == ["zebra.md"]
@@ -132,7 +135,7 @@ def test_closing_during_embedding_keeps_finished_vectors(
 ) -> None:
     monkeypatch.setattr(embedding, "SMALL_WINDOW", 1)
     place, model = f"file:{tmp_path / 'index'}", Gated()
-    with library(folder, engine=place, index=QUICK) as lib:
+    with QUICK, library(folder, engine=place) as lib:
         lib.models.__dict__["embedder"] = model
         follower = Watcher(lib)
         follower.start()
@@ -242,7 +245,7 @@ def test_without_a_model_text_is_still_indexed(folder: Path, engine: str) -> Non
 
 
 def test_changes_can_be_watched_from_python(folder: Path, engine: str) -> None:
-    with library(folder, engine=engine, index=QUICK) as lib:
+    with QUICK, library(folder, engine=engine) as lib:
         lib.index()
         changes = lib.watch()
         write(folder, {"zebra.md": "# Zebra\n"})

@@ -29,7 +29,7 @@ def test_commits_are_embedded_after_documents(tmp_path: Path, engine: str) -> No
     made = Repository(tmp_path / "docs")
     made.commit("Start with an espresso page", {"espresso.md": "# Espresso\n\nGrind finely.\n"})
     model = Gated()
-    with library(made.folder, engine=engine, index=QUICK) as lib:
+    with QUICK, library(made.folder, engine=engine) as lib:
         lib.commits("espresso", mode="keyword")
         assert commits_pending(lib)
         lib.models.__dict__["embedder"] = model
@@ -67,7 +67,7 @@ def test_closing_stops_the_embedding_of_commits_too(
     made = Repository(tmp_path / "docs")
     for page in ("espresso", "tea", "milk"):
         made.commit(f"Start with {page}", {f"{page}.md": f"# {page}\n"})
-    with library(made.folder, engine=engine, index=QUICK) as lib:
+    with QUICK, library(made.folder, engine=engine) as lib:
         lib.index()
         lib.commits("espresso", mode="keyword")
         lib.models.__dict__["embedder"] = model = Gated()

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import marklight
+from marklight.library.settings_tables import Index
 from marklight.library.watching import Watcher
 from marklight.models.fake import FakeEmbedder
 from marklight.report import Report
@@ -21,8 +23,8 @@ if TYPE_CHECKING:
 
 SECONDS = PATIENCE_SECONDS
 """Longer than anything here takes; only a test that fails waits for so long."""
-QUICK = {"debounce_ms": 100.0, "poll_seconds": 0.1}
-"""Short, but long enough that a busy machine reports simultaneous changes in one batch."""
+QUICK = mock.patch.multiple(Index, debounce_ms=100.0, poll_seconds=0.1)
+"""Short times of a watcher, but long enough that a busy machine reports simultaneous changes in one batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +43,10 @@ class Gated(FakeEmbedder):
 
 @contextmanager
 def following(
-    folder: Path, engine: str, index: dict[str, float] | None = None, **settings: Any
+    folder: Path, engine: str, debounce_ms: float = 100.0, **settings: Any
 ) -> Iterator[tuple[marklight.Library, Watcher, list[Report]]]:
-    with library(folder, engine=engine, index={**QUICK, **(index or {})}, **settings) as lib:
+    limits = mock.patch.multiple(Index, debounce_ms=debounce_ms, poll_seconds=0.1)
+    with limits, library(folder, engine=engine, **settings) as lib:
         follower = Watcher(lib)
         reports: list[Report] = []
         follower.listeners.append(reports.append)

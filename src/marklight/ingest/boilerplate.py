@@ -1,7 +1,7 @@
 """Boilerplate: blocks of text that many documents of a collection share, by digests of normalised blocks.
 
 A block is a paragraph, list item, table row, fenced code block or heading. Digests ignore case, white space, check marks and
-the targets of links. A block is boilerplate if at least `boilerplate_documents` documents of its collection have it, copies of
+the targets of links. A block is boilerplate if at least `boilerplate` documents of its collection have it, copies of
 a document counted once. The number is absolute and the decision depends on the stored documents alone: a changed file costs
 the same in a library of any size, and an index that was updated equals one that was built at once.
 """

@@ -119,7 +119,7 @@ class Ingest(Indexing):
 
         files = [diff.scan.files[id] for id in diff.plan.read]
         size = sum(min(scanned.file.size, self.max_bytes) for scanned in files)
-        forecast = Forecast(self.chunker.boilerplate_documents, size, of_all=not diff.known)
+        forecast = Forecast(self.chunker.boilerplate, size, of_all=not diff.known)
         for scanned in files:
             with suppress(Refused):
                 text = read(scanned.path, self.max_bytes, scanned.inode).text
@@ -174,7 +174,7 @@ class Ingest(Indexing):
         from marklight.ingest.boilerplate import find_shared
 
         with self.engine.snapshot() as snapshot:
-            minimum = self.chunker.boilerplate_documents
+            minimum = self.chunker.boilerplate
             shared, ceased, outdated = find_shared(snapshot, parsed, removed, minimum, forecast)
             if outdated:
                 # Documents with another recipe are chunked again by this run anyway.

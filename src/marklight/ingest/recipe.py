@@ -81,26 +81,27 @@ class Chunker:
     """Sections shorter than this are merged with their neighbours under the same heading."""
     max_chars: int = 1500
     """Maximum length of a passage; longer sections are split, between paragraphs where possible."""
-    overlap_chars: int = 100
-    """Number of characters that a passage repeats from the end of the one before it in the same section."""
-    parent_chars: int = 2000
-    """Maximum length of the larger passages that `--parents` returns."""
-    boilerplate: bool = True
-    """Detect text that many documents of a collection share, such as template instructions and footers; only a quoted phrase finds it."""
-    boilerplate_documents: Annotated[int, Within(2)] = 10
-    """Number of documents that share a paragraph, list item, heading or code block from which on it is boilerplate; copies of one document, with the same file name and title, count once."""
+    boilerplate: Annotated[int, Within(0)] = 10
+    """Number of documents of a collection that share a paragraph, list item, heading or code block from which on it is boilerplate, which only a quoted phrase finds; 0 switches that off. Copies of one document, with the same file name and title, count once."""
     skip_headings: tuple[str, ...] = ()
     """Headings of sections that are not indexed, such as `["Edit this page"]`; upper and lower case are the same."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.overlap_chars < self.max_chars // 2 or not (
-            0 <= self.min_chars <= self.max_chars <= self.parent_chars
-        ):
+        if not 0 <= self.min_chars <= self.max_chars or self.max_chars < 1:
             raise SettingsError(
-                f"Invalid chunk sizes: min_chars {self.min_chars}, max_chars {self.max_chars}, "
-                f"overlap_chars {self.overlap_chars}, parent_chars {self.parent_chars}",
-                "Choose min_chars ≤ max_chars ≤ parent_chars, and overlap_chars less than half of max_chars",
+                f"Invalid chunk sizes: min_chars {self.min_chars}, max_chars {self.max_chars}",
+                "Choose min_chars ≤ max_chars",
             )
+
+    @property
+    def overlap_chars(self) -> int:
+        """Return the number of characters that a passage repeats from the end of the one before it in the same section."""
+        return min(100, self.max_chars // 4)
+
+    @property
+    def parent_chars(self) -> int:
+        """Return the maximum length of the larger passages that `--parents` returns."""
+        return max(2000, self.max_chars)
 
     def skips(self, title: Title | None) -> bool:
         """Return true if the section with this heading is not indexed."""
@@ -112,9 +113,8 @@ class Chunker:
     def fingerprint(self) -> str:
         """Return a digest that changes whenever a document would be chunked differently."""
         sizes = (self.min_chars, self.max_chars, self.overlap_chars, self.parent_chars)
-        documents = self.boilerplate_documents if self.boilerplate else 0
         skipped = sorted({title_key(heading) for heading in self.skip_headings})
-        return digest(CHUNKER_VERSION, *map(str, (*sizes, documents)), *skipped, size=8)
+        return digest(CHUNKER_VERSION, *map(str, (*sizes, self.boilerplate)), *skipped, size=8)
 
 
 def recipe(parsers: Mapping[str, str], chunker: Chunker) -> str:

@@ -67,6 +67,16 @@ SCHEMA: Schema = {
 }
 
 
+OFTEN_CHANGED = (
+    *("collections", "files.include", "files.exclude", "files.hidden", "chunk.skip_headings"),
+    *("model.name", "model.threads", "model.address", "model.key_variable", "reranker.name"),
+    *("ask.name", "search.preset", "search.recency.strength", "search.confidence.threshold"),
+    *("search.per_document.max_passages", "search.skip", "engine", "serve.port", "serve.token"),
+    "terminal.link",
+)
+"""The settings that `marklight settings` lists first."""
+
+
 def search_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings for one call as nested tables; raise UsageError unless all are of the table `search`."""
     if not isinstance(given, Mapping):

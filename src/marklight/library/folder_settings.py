@@ -73,11 +73,8 @@ ALLOWED: Mapping[str, Check] = {
     # Very short passages multiply their number; a long one takes memory in every answer.
     "chunk.min_chars": _within(0, 5_000),
     "chunk.max_chars": _within(200, 20_000),
-    "chunk.overlap_chars": _within(0, 5_000),
-    "chunk.parent_chars": _within(200, 50_000),
-    "chunk.boilerplate": _any,
     # A smaller number would make a paragraph that two documents quote hard to find.
-    "chunk.boilerplate_documents": _within(3, 1_000_000_000),
+    "chunk.boilerplate": Check("0, or 3 and more", lambda _, value, __: value == 0 or value >= 3),
     "chunk.skip_headings": _any,
     "mcp.structured": _any,
     "mcp.wait_seconds": _within(0, 60),
@@ -207,7 +204,7 @@ def _split(layer: Layer, folder: Path, schema: Schema) -> tuple[list[Layer], lis
                 )
                 for key in beside
             ]
-    return [Layer(layer.source, kept, typed.deprecated)], ignored
+    return [Layer(layer.source, kept)], ignored
 
 
 def _notices(file: FolderFile | None, ignored: Sequence[Ignored]) -> tuple[str, ...]:

@@ -119,13 +119,14 @@ class ModelSelection:
         chosen = self.settings.build(Reranking, "reranker")
         if chosen.name in ("", "none"):
             return None
-        return models.load_reranker(chosen.name, threads=chosen.threads, server=chosen.server)
+        return models.load_reranker(
+            chosen.name, threads=self.settings["model.threads"], server=chosen.server
+        )
 
     @once
     def any_reranker(self) -> Reranker:
         """Return the configured cross-encoder, else the default one if it is on this machine."""
-        chosen = self.settings.build(Reranking, "reranker")
-        return self.reranker or models.load_reranker(threads=chosen.threads)
+        return self.reranker or models.load_reranker(threads=self.settings["model.threads"])
 
     @property
     def has_reranker(self) -> bool:

@@ -25,6 +25,7 @@ from marklight.library.refresh import (
     refresh,
     stale_notice,
 )
+from marklight.library.settings_tables import Model
 from marklight.library.validation import SearchRequest
 from marklight.model import DocumentId
 from marklight.place import complete_commands
@@ -236,7 +237,7 @@ def run(
         notices += more
     tools = Tools(
         snapshot,
-        embedder and embedder.with_time_limit(library.settings["model.query_seconds"]),
+        embedder and embedder.with_time_limit(Model.query_seconds),
         second,
         prepared.reranker,
         exists=exists,

@@ -1,10 +1,10 @@
-"""Define the tables of settings that belong to no stage: general, model, reranking, answers, index, search, serve, terminal and history."""
+"""Define the tables of settings that belong to no stage; limits that nobody has a reason to change are constants beside them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from marklight.errors import SettingsError
 from marklight.models.record import is_remote
@@ -59,16 +59,16 @@ class Model:
     """Dimension of the vectors, for servers that can shorten them; 0 uses the model's default."""
     token_limit: Annotated[int, Within(0, 10_000_000)] = 0
     """Maximum number of tokens of a text; 0 uses the limit that the server reports, else 512."""
-    batch_texts: Annotated[int, Within(1, 2048)] = 32
-    """Maximum number of texts in one request."""
-    batch_characters: Annotated[int, Within(1, 10_000_000)] = 50_000
-    """Maximum number of characters in one request; a single longer text is sent alone."""
+    batch_texts: ClassVar[int] = 32
+    """Texts in one request; the default limit of common servers."""
+    batch_characters: ClassVar[int] = 50_000
+    """Characters in one request; a single longer text is sent alone."""
     timeout_seconds: Annotated[float, Within(ABOVE_ZERO, 3600)] = 60.0
     """Timeout of one request while passages are embedded."""
-    query_seconds: Annotated[float, Within(ABOVE_ZERO, 3600)] = 10.0
-    """Timeout for embedding a query; after that, only keyword search is used."""
-    retries: Annotated[int, Within(0, 20)] = 3
-    """Number of retries after a temporary error."""
+    query_seconds: ClassVar[float] = 10.0
+    """Time limit for embedding a query; after that, only keyword search is used."""
+    retries: ClassVar[int] = 3
+    """Retries after a temporary error."""
 
     def __post_init__(self) -> None:
         if self.token_limit and self.token_limit < MIN_TOKENS:
@@ -94,17 +94,15 @@ class Reranking:
 
     name: str = ""
     """Name of a pulled or imported model, a folder, or `openai:NAME` for a model on a server; if empty, only searches with `--rerank` are reranked, with the default cross-encoder if it is installed."""
-    threads: Annotated[int | None, Within(1)] = None
-    """Threads for reranking; default: all cores."""
     address: str = ""
     """Address of the server, such as `https://example.com/v1`."""
     key_variable: str = ""
     """Environment variable that contains the server's API key; do not put the key itself in a settings file."""
     key_command: str = ""
     """Command that prints the API key; it runs without a shell."""
-    batch_texts: Annotated[int, Within(1, 2048)] = 32
-    """Maximum number of passages in one request; the first request has four, to measure the time per passage."""
-    timeout_seconds: Annotated[float, Within(ABOVE_ZERO, 3600)] = 5.0
+    batch_texts: ClassVar[int] = 32
+    """Passages in one request; the first request has four, to measure the time per passage."""
+    timeout_seconds: ClassVar[float] = 5.0
     """Timeout of the first request; later ones get the rest of `search.rerank.budget_ms`."""
 
     def __post_init__(self) -> None:
@@ -133,12 +131,12 @@ class Ask:
     """Environment variable that contains the server's API key; do not put the key itself in a settings file."""
     key_command: str = ""
     """Command that prints the API key, such as `pass show openai`; it runs without a shell."""
-    passages: Annotated[int, Within(1, 100)] = 8
-    """Maximum number of passages that the model gets."""
-    passage_tokens: Annotated[int, Within(100, 1_000_000)] = 4000
-    """Maximum size of all passages together, in tokens."""
-    answer_tokens: Annotated[int, Within(16, 100_000)] = 800
-    """Maximum size of the answer in tokens."""
+    passages: ClassVar[int] = 8
+    """Passages that the model gets, unless `limit` is given."""
+    passage_tokens: ClassVar[int] = 4000
+    """Size of all passages together, in tokens."""
+    answer_tokens: ClassVar[int] = 800
+    """Size of the answer in tokens, unless `max_tokens` is given."""
     timeout_seconds: Annotated[float, Within(ABOVE_ZERO, 3600)] = 120.0
     """Time limit of the whole answer; what was written until then is kept."""
     unsupported: str = "mark"
@@ -198,19 +196,19 @@ class Index:
 
     max_bytes: Annotated[int, Within(1)] = 20_000_000
     """Maximum size of a file; larger ones are not indexed, as they are data rather than documents."""
-    wait_seconds: Annotated[float, Within(0, A_DAY_SECONDS)] = 10.0
+    wait_seconds: ClassVar[float] = 10.0
     """Time limit for waiting while another process writes to the index."""
-    first_search_seconds: Annotated[float, Within(0, A_DAY_SECONDS)] = 20.0
+    first_search_seconds: ClassVar[float] = 20.0
     """Time limit for embedding in the first search of a new library."""
     search_seconds: Annotated[float, Within(0, A_DAY_SECONDS)] = 3.0
     """Time limit for indexing and embedding changes in any other search."""
     scan_ms: Annotated[float, Within(1, 60_000)] = 50.0
     """Time limit for checking files before a search; if it is reached, the next search continues from there."""
-    debounce_ms: Annotated[float, Within(0, 60_000)] = 300.0
+    debounce_ms: ClassVar[float] = 300.0
     """Pause after the last change before indexing, while watching."""
-    reconcile_seconds: Annotated[float, Within(1, A_DAY_SECONDS)] = 600.0
+    reconcile_seconds: ClassVar[float] = 600.0
     """Time between full scans while watching."""
-    poll_seconds: Annotated[float, Within(0.1, 3600)] = 5.0
+    poll_seconds: ClassVar[float] = 5.0
     """Time between full scans where the system delivers no file-system events."""
 
 
@@ -248,15 +246,15 @@ class Serve:
     """Origins whose pages may send requests, such as `app://obsidian.md` or `chrome-extension://…`; a token is required."""
     workers: Annotated[int, Within(1, 64)] = 1
     """Number of processes that answer requests, each with a model of its own; one per core makes use of all cores."""
-    searches: Annotated[int, Within(1, 1000)] = 16
-    """Maximum number of concurrent searches in each process; others wait."""
-    wait_seconds: Annotated[float, Within(0, 600)] = 5.0
+    searches: ClassVar[int] = 16
+    """Concurrent searches in each process; others wait."""
+    wait_seconds: ClassVar[float] = 5.0
     """Time limit of a request that waits for a free slot; then it is rejected with status 503."""
-    timeout_seconds: Annotated[float, Within(0.1, 600)] = 20.0
+    timeout_seconds: ClassVar[float] = 20.0
     """Time limit for a client to send a request."""
     idle_minutes: Annotated[float, Within(0.01, 525_600)] = 30.0
     """Minutes without a request after which a daemon that a command or an assistant started stops."""
-    rest_minutes: Annotated[float, Within(0.01, 525_600)] = 15.0
+    rest_minutes: ClassVar[float] = 15.0
     """Minutes without a request after which models are unloaded; the next request loads them again."""
     start: bool = False
     """Start a daemon from commands and assistants if none is running."""
@@ -311,5 +309,5 @@ class History:
 
     diff_lines: Annotated[int, Within(0, 10_000)] = 200
     """Maximum number of lines of a commit's diff that are indexed; 0 indexes messages only."""
-    read_seconds: Annotated[float, Within(0, A_DAY_SECONDS)] = 60.0
+    read_seconds: ClassVar[float] = 60.0
     """Time limit for reading new commits before a search; the next search continues."""

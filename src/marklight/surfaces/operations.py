@@ -50,7 +50,7 @@ FILTERS = (
 )
 PARENTS = boolean(
     "parents",
-    "Return larger passages: each match with its neighbours, up to chunk.parent_chars characters.",
+    "Return larger passages: each match with its neighbours, up to 2,000 characters.",
 )
 CONTEXT = integer(
     "context", "Number of neighbouring passages to add on each side.", 0, 20, default=0
@@ -82,11 +82,11 @@ SEARCH = (
 )
 ASK = (
     string("query", "Question.", required=True),
-    integer("limit", "Maximum number of passages for the model; default: ask.passages.", 1, 100),
+    integer("limit", "Maximum number of passages for the model; default: 8.", 1, 100),
     MODE,
     MIN_CONFIDENCE,
     *FILTERS,
-    integer("max_tokens", "Maximum size of the answer; default: ask.answer_tokens.", 16, 100_000),
+    integer("max_tokens", "Maximum size of the answer; default: 800.", 16, 100_000),
     RERANK,
     PARENTS,
     CONTEXT,

@@ -23,9 +23,7 @@ from marklight.models import load
         ({"name": "ollama:m", "address": "http://[::1"}, "not a"),
         ({"name": "ollama:m", "key_variable": "A", "key_command": "b"}, "both set"),
         ({"name": "ollama:m", "key_command": '"'}, "cannot be read"),
-        ({"retries": -1}, "model.retries"),
         ({"timeout_seconds": 0.0}, "model.timeout_seconds"),
-        ({"batch_texts": 0}, "model.batch_texts"),
         ({"token_limit": 3}, "model.token_limit"),
     ],
 )

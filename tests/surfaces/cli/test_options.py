@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 import pytest
 
+from marklight.library.settings_tables import Index
 from marklight.surfaces.cli.app import COMMANDS
 from tests.making import write
 from tests.surfaces.command_line import PAGES, run_cli
@@ -166,6 +167,6 @@ def test_hints_name_the_folder_of_the_library(
     command = f"`marklight index '{spaced}'`"
     assert command in run_cli(capsys, "get", "espresso", "my docs")[2]
     assert command in run_cli(capsys, "status", "my docs")[2]
-    limits = ("--set", "index.first_search_seconds=0")
-    _, out, _ = run_cli(capsys, "search", "tokens", "my docs", "--json", *limits)
+    monkeypatch.setattr(Index, "first_search_seconds", 0.0)
+    _, out, _ = run_cli(capsys, "search", "tokens", "my docs", "--json")
     assert f"run {command} to embed the rest" in out

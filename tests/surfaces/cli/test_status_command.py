@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from marklight.library.progress import FILE, ProgressMeter, published, published_progress
+from marklight.library.settings_tables import Index
 from marklight.surfaces.cli.status_command import size_text
 from tests.making import write
 from tests.surfaces.command_line import run_cli, run_json
@@ -72,9 +73,10 @@ def test_sizes_are_readable() -> None:
 
 
 def test_status_says_how_many_passages_are_embedded(
-    folder: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_cli(capsys, "search", "tokens", "--set", "index.first_search_seconds=0")
+    monkeypatch.setattr(Index, "first_search_seconds", 0.0)
+    run_cli(capsys, "search", "tokens")
     _, out, _ = run_cli(capsys, "status")
     assert "3, 0 embedded, 3 to do (0 %)" in out
     assert f"not complete: `marklight index {folder}` embeds the rest" in out

@@ -39,7 +39,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["search", "banana", "--set", "engine=foo"], 2),
         (["search", "banana", "--set", "engine=file:."], 2),
         (["search", "banana", "--set", "engine=file:~nobody-has-this-name/x"], 2),
-        (["search", "banana", "--set", "index.wait_seconds=inf"], 2),
+        (["search", "banana", "--set", "index.search_seconds=inf"], 2),
         (["search", "banana", "--set", "index.max_bytes=-1"], 2),
         (["search", "banana", "--set", "search.keyword.min_candidates=0"], 2),
         (["search", "banana", "--set", "search.weighted_sum.semantic=inf"], 2),

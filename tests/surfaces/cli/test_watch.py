@@ -45,7 +45,7 @@ class Watching:
 
 @contextmanager
 def watching(folder: Path, *more: str) -> Iterator[Watching]:
-    settings = ("--set", "model.name=fake", "--set", "index.debounce_ms=200")
+    settings = ("--set", "model.name=fake")
     process = subprocess.Popen(
         [sys.executable, "-c", MAIN, "index", str(folder), "--watch", *settings, *more],
         stdout=subprocess.PIPE,

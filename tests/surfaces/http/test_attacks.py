@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
+from marklight.library.settings_tables import Serve
 from tests.making import write
 from tests.surfaces.http.attacks import NAME, Attack, attacks
 from tests.surfaces.http.serving import PAGES, SECRET, Served, serving
@@ -25,7 +27,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
             (folder / link).symlink_to(root / target)
         except OSError:
             pytest.skip("no symbolic links here")
-    with serving(folder, serve={"timeout_seconds": 1.0}) as each:
+    with mock.patch.object(Serve, "timeout_seconds", 1.0), serving(folder) as each:
         yield each
 
 

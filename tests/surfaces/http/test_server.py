@@ -14,11 +14,13 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 from urllib.request import urlopen
 
 import pytest
 
 from marklight.errors import UsageError
+from marklight.library.settings_tables import Serve
 from marklight.surfaces.http import server as server_module
 from marklight.surfaces.http.address import listen, port_of
 from marklight.surfaces.http.server import ConnectionLimits, connection_limits
@@ -27,7 +29,7 @@ from tests.surfaces.http.serving import PAGES, Served, everything, serving
 from tests.surfaces.http.test_execution import Slow
 from tests.waiting import until
 
-HASTY = {"timeout_seconds": 1.0}
+HASTY = mock.patch.object(Serve, "timeout_seconds", 1.0)
 """Read and write timeout in these tests."""
 CONNECTIONS = Path("/proc/net/tcp")
 DESCRIPTORS, CLIENTS = 64, 200
@@ -56,7 +58,7 @@ def send_slowly(served: Served, *parts: bytes) -> bytes:
 
 
 def test_slow_request_headers_time_out(tmp_path: Path) -> None:
-    with serving(tmp_path / "docs", serve=HASTY) as served:
+    with HASTY, serving(tmp_path / "docs") as served:
         received = send_slowly(served, b"GET /health HTTP/1.1\r\nX-Slow: ")
         assert received.startswith(b"HTTP/1.1 400")
         assert b"was not received in time" in received
@@ -64,7 +66,7 @@ def test_slow_request_headers_time_out(tmp_path: Path) -> None:
 
 
 def test_a_slow_request_body_times_out(tmp_path: Path) -> None:
-    with serving(tmp_path / "docs", serve=HASTY) as served:
+    with HASTY, serving(tmp_path / "docs") as served:
         head = (
             f"POST /api/search HTTP/1.1\r\nHost: {served.name}\r\n"
             "Content-Type: application/json\r\nContent-Length: 90000\r\n\r\n"
@@ -75,7 +77,7 @@ def test_a_slow_request_body_times_out(tmp_path: Path) -> None:
 
 
 def test_a_slow_second_request_on_a_connection_times_out(tmp_path: Path) -> None:
-    with serving(tmp_path / "docs", serve=HASTY) as served:
+    with HASTY, serving(tmp_path / "docs") as served:
         first = f"GET /health HTTP/1.1\r\nHost: {served.name}\r\n\r\n".encode()
         received = send_slowly(served, first, b"GET /health HTTP/1.1\r\nX-Slow: ")
         assert received.startswith(b"HTTP/1.1 200")
@@ -85,7 +87,7 @@ def test_a_slow_second_request_on_a_connection_times_out(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("first", [b"", b"GET /health HTTP/1.1\r\nHost: HOST\r\n\r\n"])
 def test_an_idle_connection_is_closed_without_a_response(tmp_path: Path, first: bytes) -> None:
-    with serving(tmp_path / "docs", serve=HASTY) as served, served.raw() as made:
+    with HASTY, serving(tmp_path / "docs") as served, served.raw() as made:
         made.sendall(first.replace(b"HOST", served.name.encode()))
         assert everything(made).count(b"HTTP/1.1 ") == bool(first)
 
@@ -95,7 +97,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A document larger than the socket buffers."""
     text = "```\n" + f"{'x' * 1000}\n" * 8000 + "```\n"
     folder = write(tmp_path_factory.mktemp("large") / "docs", {"big.md": text})
-    with serving(folder, serve=HASTY) as served:
+    with HASTY, serving(folder) as served:
         yield served
 
 
@@ -129,8 +131,8 @@ def is_open(served: Served) -> bool:
 
 
 def test_a_search_beyond_the_concurrency_limit_gets_503(tmp_path: Path) -> None:
-    few = {"searches": 1, "wait_seconds": 0.05}
-    with serving(write(tmp_path / "docs", PAGES), serve=few) as served:
+    few = mock.patch.multiple(Serve, searches=1, wait_seconds=0.05)
+    with few, serving(write(tmp_path / "docs", PAGES)) as served:
         slow, lib = Slow(), served.host.library
         plain = lib.pipeline
         lib.pipeline = replace(plain, rewrite={"slow": slow, **plain.rewrite})

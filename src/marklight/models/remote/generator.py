@@ -195,7 +195,7 @@ class RemoteLanguageModel:
 
     def _limit_reached(self) -> ModelServerError:
         return ModelServerError(
-            f"{self.server} reached the token limit", "Set ask.answer_tokens to a higher value"
+            f"{self.server} reached the token limit", "Set --max-tokens to a higher value"
         )
 
     def _too_slow(self) -> ModelServerError:

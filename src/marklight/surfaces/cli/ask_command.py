@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     "-n",
     "--limit",
     type=int,
-    help="Give the model at most this many passages, 1 to 100 [default: ask.passages].",
+    help="Give the model at most this many passages, 1 to 100 [default: 8].",
 )
 @AS_JSON
 @MODE
@@ -48,13 +48,13 @@ if TYPE_CHECKING:
     "--max-tokens",
     type=int,
     metavar="N",
-    help="Limit the answer to N tokens [default: ask.answer_tokens].",
+    help="Limit the answer to N tokens [default: 800].",
 )
 @RERANK
 @click.option(
     "--parents",
     is_flag=True,
-    help="Give the model larger passages: each match with its neighbours, up to chunk.parent_chars characters.",
+    help="Give the model larger passages: each match with its neighbours, up to 2,000 characters.",
 )
 @click.option("--context", default=0, metavar="N", help="Add N neighbouring passages on each side.")
 @click.option("--expand-context", is_flag=True, help="Give the model whole sections.")

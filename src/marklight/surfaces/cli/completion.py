@@ -122,14 +122,14 @@ def references(context: click.Context, incomplete: str) -> list[str]:
 def settings(context: click.Context, incomplete: str) -> list[str]:  # noqa: ARG001 - the signature of all completions
     """Complete `KEY=` with the keys of all settings; after the sign, values of settings that have few."""
     from marklight.library.configuration import SCHEMA, stage_name
-    from marklight.settings import STAGE_LISTS, combine, known_keys
+    from marklight.settings import combine, known_keys
 
     key, sign, _ = incomplete.partition("=")
     if not sign:
         return [f"{name}=" for name in known_keys(SCHEMA) if name.startswith(incomplete)]
     default = combine([], SCHEMA).values.get(key)
     values = ["true", "false"] if isinstance(default, bool) else []
-    if key in STAGE_LISTS:
+    if key in ("search.skip", "search.use", "search.fuse"):
         from marklight.search import pipeline
 
         fusing = key == "search.fuse"

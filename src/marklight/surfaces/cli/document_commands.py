@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 @in_library
 @click.option(
     "--level",
-    help="How much to print, smallest first: passage, neighbours (one passage on each side), block (the whole table or code block), parent (neighbouring passages up to chunk.parent_chars), section or document.",
+    help="How much to print, smallest first: passage, neighbours (one passage on each side), block (the whole table or code block), parent (neighbouring passages up to 2,000 characters), section or document.",
 )
 @click.option(
     "--context",

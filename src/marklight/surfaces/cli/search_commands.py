@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 @click.option(
     "--parents",
     is_flag=True,
-    help="Return larger passages: each match with its neighbours, up to chunk.parent_chars characters.",
+    help="Return larger passages: each match with its neighbours, up to 2,000 characters.",
 )
 @click.option(
     "--context", default=0, metavar="N", help="Show N neighbouring passages on each side."

@@ -35,6 +35,7 @@ def settings(folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -
     `marklight trust` to enable them. If a setting is wrong, the built-in values are listed.
     """
     from marklight.errors import SettingsError
+    from marklight.library.configuration import OFTEN_CHANGED
 
     wrong = False
     try:
@@ -67,7 +68,11 @@ def settings(folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -
     for key, row in ignored.items():
         value = value_text(key, row["value"])
         lines[key] += f"  [ignored: {value} in {row['source']}: {row['reason']}]"
-    show(render.table({key: one_line(lines[key]) for key in sorted(lines)}))
+    first = [key for key in OFTEN_CHANGED if key in lines]
+    rest = sorted(set(lines) - set(first))
+    show(render.table({key: one_line(lines[key]) for key in first}))
+    show("\nOther settings, which few users change:\n")
+    show(render.table({key: one_line(lines[key]) for key in rest}))
     return SettingsError.exit_code if wrong else 0
 
 

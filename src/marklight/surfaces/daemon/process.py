@@ -133,7 +133,7 @@ class LibraryProcess:
             self._rest(self.host.last_used)
 
     def _rest(self, worked_at: float) -> None:
-        """Unload the models once after the time without work that `serve.rest_minutes` sets."""
+        """Unload the models once after the time without work in `Serve.rest_minutes`."""
         # Connected clients do not count here: an assistant stays connected all day.
         resting = time.monotonic() - worked_at > self.host.library.serve.rest_minutes * 60
         if resting and not self._resting:

@@ -13,6 +13,7 @@ from mcp.shared.exceptions import MCPError
 
 from marklight.errors import MarklightError, UsageError
 from marklight.formatting import one_line
+from marklight.library.settings_tables import Ask
 from marklight.ports import Progress
 from marklight.surfaces.host import LibraryHost
 from marklight.surfaces.mcp import calls, documents, rendering
@@ -135,7 +136,7 @@ class ToolHandler:
             return await self.host.run(work, progress)
         settings = self.host.library.settings
         tokens = arguments.get("max_tokens", DEFAULT_TOKENS)
-        given["max_tokens"] = answer_tokens(tokens, settings["ask.answer_tokens"])
+        given["max_tokens"] = answer_tokens(tokens, Ask.answer_tokens)
         model = SamplingModel(ctx, settings["ask.timeout_seconds"])
         return await self.host.call(tool.operation, given, progress, model=model)
 
