@@ -156,13 +156,9 @@ def test_a_number_that_would_cost_too_much_is_ignored(line: str, tmp_path: Path)
 
 
 def test_sizes_of_passages_are_honoured_together_or_not_at_all(tmp_path: Path) -> None:
-    found = _settings(
-        tmp_path, "[chunk]\nmin_chars = 3000\nmax_chars = 90000\n"
-    )
+    found = _settings(tmp_path, "[chunk]\nmin_chars = 3000\nmax_chars = 90000\n")
     assert (found["chunk.min_chars"], found["chunk.max_chars"]) == (200, 1500)
-    found = _settings(
-        tmp_path, "[chunk]\nmin_chars = 3000\nmax_chars = 9000\nparent_chars = 9000\n"
-    )
+    found = _settings(tmp_path, "[chunk]\nmin_chars = 3000\nmax_chars = 9000\n")
     assert (found["chunk.min_chars"], found["chunk.max_chars"]) == (3000, 9000)
 
 
