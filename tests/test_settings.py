@@ -47,7 +47,7 @@ def test_the_project_file_overrides_the_user_file(
         ("[search]\nfusee = 1\n", "search.fuse"),
         ("[serch]\nfuse = 'x'\n", "search.fuse"),
         ("[search.confidence]\nthreshold = 'high'\n", "a number"),
-        ("[search.per_document]\nmost = 1.5\n", "a whole number"),
+        ("[search.per_document]\nmax_passages = 1.5\n", "a whole number"),
         ("[search]\nskip = 3\n", "a list"),
         ("[search]\nskip = ['nothing']\n", "exact_duplicates"),
         ("[search]\nfuse = 'nothing'\n", "weighted_sum"),

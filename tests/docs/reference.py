@@ -6,9 +6,7 @@ import ast
 import dataclasses
 import inspect
 import json
-import re
 import textwrap
-from pathlib import Path
 from typing import Any
 
 import click
@@ -25,8 +23,6 @@ from .llms import LLMS, llms
 from .manual import MANUAL, manual
 
 PAGE = ROOT / "docs" / "reference.md"
-ARCHITECTURE = ROOT / "ARCHITECTURE.md"
-SOURCE = ROOT / "src" / "marklight"
 PUBLIC_SKILL = ROOT / "skills" / "marklight" / "SKILL.md"
 """Where programs that install skills from a repository look for them; the package has the same."""
 
@@ -111,33 +107,9 @@ def _notes(part: type) -> dict[str, str]:
     return notes
 
 
-def architecture(text: str) -> str:
-    """The page on the architecture with its tables of modules, in the modules' own first sentences."""
-    rooms = re.findall(r"<!-- modules of (\S+) -->", text)
-    for room in rooms:
-        rows = ["| module | its duty |", "|---|---|", *map(_module_row, _modules(room, rooms))]
-        start, end = f"<!-- modules of {room} -->", "<!-- end -->"
-        before, _, rest = text.partition(start)
-        text = before + start + "\n" + "\n".join(rows) + "\n" + end + rest.partition(end)[2]
-    return text
-
-
-def _modules(room: str, rooms: list[str]) -> list[Path]:
-    """A room's modules, but for those of a room within it that has a table of its own."""
-    here = SOURCE if room == "marklight" else SOURCE / room
-    within = [SOURCE / each for each in rooms if here in (SOURCE / each).parents]
-    return sorted(path for path in here.rglob("*.py") if not set(path.parents) & set(within))
-
-
-def _module_row(path: Path) -> str:
-    duty = path.read_text().split('"""')[1].strip().split("\n")[0].replace("|", "\\|")
-    return f"| `{path.relative_to(SOURCE).as_posix()}` | {duty} |"
-
-
 if __name__ == "__main__":
     PAGE.write_text(page())
     MANUAL.write_text(manual())
-    ARCHITECTURE.write_text(architecture(ARCHITECTURE.read_text()))
     figures.renew()
     renew()
     with clone():

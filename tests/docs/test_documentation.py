@@ -18,7 +18,7 @@ from marklight.settings import Layer, combine, known_keys
 from marklight.surfaces.cli.app import app
 
 from .examples import PAGES, ROOT, alike, clone, examples_of, printed, sessions
-from .reference import ARCHITECTURE, PAGE, SOURCE, architecture, page
+from .reference import PAGE, page
 
 PLACES = ("src/", "tests/", "docs/", "examples/", "scripts/", "benchmarks/", ".ci/")
 
@@ -88,13 +88,6 @@ def test_every_setting_that_is_named_is_known(file: Path) -> None:
 
 def test_the_reference_is_current() -> None:
     assert PAGE.read_text() == page(), "run `python -m tests.docs.reference`"
-
-
-def test_the_architecture_page_names_every_module_in_the_modules_own_words() -> None:
-    text = ARCHITECTURE.read_text()
-    assert text == architecture(text), "run `python -m tests.docs.reference`"
-    named = set(re.findall(r"^\| `([^`]+\.py)` \|", text, re.MULTILINE))
-    assert named == {path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.py")}
 
 
 def test_the_page_on_the_pipeline_describes_every_stage_in_its_order() -> None:
