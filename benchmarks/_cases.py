@@ -25,11 +25,12 @@ from marklight.query import Filters, Mode, Query
 from marklight.search.features import (
     PassageFeatures,
     QueryFeatures,
+    merge_lists,
     passage_features,
     query_features,
+    with_missing_cosines,
 )
 from marklight.search.pipeline import RETRIEVERS_BY_MODE
-from marklight.search.score_normalization import merge_lists, with_missing_cosines
 from marklight.text import query_terms
 
 if TYPE_CHECKING:
@@ -330,7 +331,7 @@ def _cases(
         query = rewrite(query, tools)
     retrieve = library.pipeline.retrieve
     lists = {
-        name: retrieve[name](query, tools)
+        name: retrieve[name](query, library.pipeline.candidate_count(query), tools)
         for name in RETRIEVERS_BY_MODE[query.mode]
         if name in retrieve
     }

@@ -16,7 +16,6 @@ import random
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -73,16 +72,13 @@ def questions(documents: Sequence[Entry]) -> list[str]:
     return found
 
 
-def searches(model: Embedder, pool: ThreadPoolExecutor) -> dict[str, Callable[[Engine, str], None]]:
-    """Return the searches that are measured: whole ones, with retrievers in parallel, and each retriever."""
+def searches(model: Embedder) -> dict[str, Callable[[Engine, str], None]]:
+    """Return the searches that are measured: whole ones, and each retriever."""
     pipeline: Pipeline = compose_pipeline(read_settings(Path("/"), (), {}))
-
-    def run_parallel(tasks: Sequence[Callable[[], Any]]) -> list[Any]:
-        return [each.result() for each in [pool.submit(task) for task in tasks]]
 
     def hybrid(engine: Engine, text: str) -> None:
         with engine.snapshot() as snapshot:
-            pipeline(Query(text), Tools(snapshot, model, run_parallel=run_parallel))
+            pipeline(Query(text), Tools(snapshot, model))
 
     def keyword(filters: Filters) -> Callable[[Engine, str], None]:
         def run(engine: Engine, text: str) -> None:
@@ -114,23 +110,22 @@ def measure(
 ) -> dict[str, Any]:
     """Return the times of all engines, which take turns, and the ratios to the embedded engine."""
     figures: dict[str, Any] = {}
-    with ThreadPoolExecutor(3) as pool:
-        for name, search in searches(model, pool).items():
-            took: dict[str, list[float]] = {label: [] for label in compared}
-            for at, text in enumerate([*texts[:WARM], *texts]):
-                for label, engine in compared.items():
-                    began = time.perf_counter()
-                    search(engine, text)
-                    if at >= WARM:
-                        took[label].append((time.perf_counter() - began) * 1000)
-            times = {label: quantiles(each) for label, each in took.items()}
-            figures[name] = dict[str, Any](times)
-            if "embedded" in times:
-                figures[name]["over embedded"] = {
-                    label: each["p50_ms"] / times["embedded"]["p50_ms"]
-                    for label, each in times.items()
-                    if label != "embedded"
-                }
+    for name, search in searches(model).items():
+        took: dict[str, list[float]] = {label: [] for label in compared}
+        for at, text in enumerate([*texts[:WARM], *texts]):
+            for label, engine in compared.items():
+                began = time.perf_counter()
+                search(engine, text)
+                if at >= WARM:
+                    took[label].append((time.perf_counter() - began) * 1000)
+        times = {label: quantiles(each) for label, each in took.items()}
+        figures[name] = dict[str, Any](times)
+        if "embedded" in times:
+            figures[name]["over embedded"] = {
+                label: each["p50_ms"] / times["embedded"]["p50_ms"]
+                for label, each in times.items()
+                if label != "embedded"
+            }
     return figures
 
 

@@ -46,9 +46,11 @@ class Elsewhere:
 
     weights: FusionWeights
 
-    def __call__(self, lists: Mapping[str, Hits], query: Query, tools: Tools) -> Hits:
+    def __call__(
+        self, lists: Mapping[str, Hits], query: Query, factors: Mapping[str, float], tools: Tools
+    ) -> Hits:
         candidates = score_candidates(lists, query, tools, lambda *_: self.weights)
-        return candidates.ranked({}) if candidates else ()
+        return candidates.ranked(factors) if candidates else ()
 
 
 def measured(name: str, way: str) -> Run:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -110,6 +111,15 @@ class Mode(StrEnum):
     CODE = "code"
 
 
+_FACTUAL = re.compile(r"[a-z][A-Z]|\w_\w|`[^`]+`|\bv\d|\b\d+\.\d+|\"[^\"]+\"")
+"""Identifiers, code, versions, decimal numbers and quoted phrases."""
+_NAVIGATIONAL = re.compile(
+    r"\b(?:section|chapter|guide|tutorial|doc|documentation)s?\b|\[\[[^\[\]\n]{1,300}\]\]",
+    re.IGNORECASE,
+)
+"""Words by which a query names a place in the documentation, and wikilinks."""
+
+
 @dataclass(frozen=True, slots=True)
 class Query:
     """A query with its options, as the rewriting stages pass it on."""
@@ -119,29 +129,18 @@ class Query:
     raw_text: str = ""
     """The text as typed, where it contained operators such as filters or phrases."""
     limit: int = 5
-    depth_factor: int = 1
-    """Multiplies the number of candidates that retrievers fetch."""
     mode: Mode = Mode.HYBRID
     languages: tuple[str, ...] = ("en",)
     """Languages by whose rules the text is analyzed: its own first, then English."""
     filters: Filters = field(default_factory=Filters)
-    kind: str = "exploratory"
-    weights: Mapping[str, float] = field(default_factory=dict)
-    """Factors on the weights of retrievers for this query, by retriever."""
-    factors: Mapping[str, float] = field(default_factory=dict)
-    """Factors on the weights of retrievers that the user set, by retriever."""
-    corrected_text: str = ""
-    """The text after spelling correction, where that differs: `connect to Wi-Fi` for `connect to wifi`."""
-    corrected_terms: tuple[str, ...] = ()
-    """The words that spelling correction replaced, as corrected."""
+    other_spellings: tuple[str, ...] = ()
+    """The text as the library writes it, `connect to Wi-Fi` for `connect to wifi`, and with its last word completed."""
+    added_words: tuple[str, ...] = ()
+    """The words of other spellings, as corrected or completed."""
     prefix: bool = False
     """The last word may be unfinished: search as you type."""
     typed_text: str = ""
     """The text as typed, without operators, where its last word is the beginning of other words or of titles."""
-    last_word: str = ""
-    """The last word of the text, which each of the completions may replace."""
-    completions: tuple[str, ...] = ()
-    """Words of the library that begin with the last word as typed, most likely first."""
     dates: tuple[tuple[str, str], ...] = ()
     """First and last days of the dates that the text contains, ISO 8601: it is read as words, and as a condition."""
     undated_text: str = ""
@@ -167,16 +166,17 @@ class Query:
     all: bool = False
     """Return duplicates as results of their own, in place of `Hit.similar`."""
 
-    def candidate_count(self, per_result: int, minimum: int) -> int:
-        """Return the number of candidates that a retriever with these settings fetches."""
-        return self.depth_factor * max(minimum, per_result * self.limit)
+    @property
+    def kind(self) -> str:
+        """Return factual, navigational or exploratory, by the surface form of the text: the first that matches."""
+        if self.filters.phrases or _FACTUAL.search(self.text):
+            return "factual"
+        return "navigational" if _NAVIGATIONAL.search(self.text) else "exploratory"
 
     @property
     def spellings(self) -> tuple[str, ...]:
         """Return the text and, where they differ, as corrected and with its last word completed."""
-        head = self.text[: len(self.text) - len(self.last_word)]
-        others = (self.corrected_text, *(head + word for word in self.completions))
-        return tuple(dict.fromkeys((self.text, *filter(None, others))))
+        return tuple(dict.fromkeys((self.text, *self.other_spellings)))
 
     @property
     def title_candidates(self) -> tuple[str, ...]:
@@ -189,8 +189,6 @@ def query_dict(query: Query) -> dict[str, Any]:
     return {
         "text": query.raw_text or query.text,
         "kind": query.kind,
-        "expanded_with": list(
-            dict.fromkeys((*query.corrected_terms, *query.completions, *query.expanded_with))
-        ),
+        "expanded_with": list(dict.fromkeys((*query.added_words, *query.expanded_with))),
         "filters": query.filters.to_dict(),
     }

@@ -7,7 +7,7 @@ import importlib
 import math
 import pkgutil
 from collections.abc import Iterator, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +23,14 @@ from marklight.models.fake import FakeEmbedder
 from marklight.ports import Tools
 from marklight.query import Filters, Mode, Query
 from marklight.search import fuse, pipeline, refine, retrieve, rewrite
+from marklight.search.fuse import Calibrate
 from tests.making import chunk, hits_of, library, write
 
 STAGE_PACKAGES = {
     rewrite: pipeline.REWRITE,
     retrieve: pipeline.RETRIEVE,
-    fuse: pipeline.FUSE,
-    refine: pipeline.REFINE,
+    fuse: (*pipeline.FUSE, Calibrate),
+    refine: tuple(stage for stage in pipeline.REFINE if stage is not Calibrate),
 }
 PAGES = {
     "auth.md": "---\ntitle: Authentication\nkeywords: [login]\naliases: [sign-in]\ndate: 2026-01-10\n---\n\n"
@@ -149,14 +150,14 @@ def test_rewriting_is_pure_and_deterministic(stage: type, query: Query, tools: T
 def test_retrieving_returns_distinct_passages_best_first(
     stage: type, query: Query, tools: Tools
 ) -> None:
-    found: Hits = stage()(query, tools)
+    found: Hits = stage()(query, 50, tools)
     known = {each.id: each for each in passages(tools)}
     assert all(known[hit.chunk.id] == hit.chunk for hit in found)
     assert len({hit.chunk.id for hit in found}) == len(found)
     assert [hit.score for hit in found] == sorted((hit.score for hit in found), reverse=True)
     assert not any(math.isnan(hit.score) for hit in found)
     assert all(hit.why[-1].stage == configuration.stage_name(stage) for hit in found)
-    assert found == stage()(query, tools)
+    assert found == stage()(query, 50, tools)
 
 
 @pytest.mark.parametrize("stage", pipeline.RETRIEVE, ids=configuration.stage_name)
@@ -167,16 +168,14 @@ def test_retrieving_returns_distinct_passages_best_first(
 def test_retrieving_respects_the_filters(stage: type, question: Filters, tools: Tools) -> None:
     allowed = set(tools.snapshot.metadata.matching_documents(question, 99))
     for query in QUERIES:
-        found: Hits = stage()(replace(query, filters=question), tools)
+        found: Hits = stage()(replace(query, filters=question), 50, tools)
         assert {hit.chunk.document for hit in found} <= allowed
 
 
 @pytest.mark.parametrize("stage", pipeline.RETRIEVE, ids=configuration.stage_name)
 def test_retrieving_returns_at_most_the_requested_number(stage: type, tools: Tools) -> None:
-    reported = {field.name: 1 for field in fields(stage) if field.name in ("depth", "least")}
     for query in QUERIES:
-        one: Hits = stage(**reported)(replace(query, limit=1), tools)
-        assert len(one) <= 1 or "least" not in reported
+        assert len(stage()(query, 1, tools)) <= 1
 
 
 @pytest.mark.parametrize("stage", pipeline.REFINE, ids=configuration.stage_name)
@@ -240,7 +239,7 @@ def test_fusion_keeps_the_entries_of_the_retrievers_and_records_the_score(
     stage: type, one: dict[str, float], other: dict[str, float], tools: Tools
 ) -> None:
     lists = {"keyword": hits_of(one, by="keyword"), "semantic": hits_of(other, by="semantic")}
-    for hit in stage()(lists, QUERIES[0], tools):
+    for hit in stage()(lists, QUERIES[0], {}, tools):
         found_by = [entry.stage for entry in hit.why[:2] if entry.stage in lists]
         assert found_by == [
             name for name in lists if hit.chunk.id in {"keyword": one, "semantic": other}[name]
@@ -252,7 +251,7 @@ def test_fusion_keeps_the_entries_of_the_retrievers_and_records_the_score(
 @pytest.mark.parametrize("stage", pipeline.RETRIEVE, ids=configuration.stage_name)
 @pytest.mark.parametrize("query", QUERIES, ids=lambda query: query.text)
 def test_retrieving_records_the_score(stage: type, query: Query, tools: Tools) -> None:
-    assert all(hit.why[-1].value == hit.score for hit in stage()(query, tools))
+    assert all(hit.why[-1].value == hit.score for hit in stage()(query, 50, tools))
 
 
 def test_no_stage_reads_the_trace() -> None:
@@ -294,14 +293,14 @@ def test_fusion_keeps_every_passage_once_and_scores_it_between_0_and_1(
     stage: type, one: dict[str, float], other: dict[str, float], tools: Tools
 ) -> None:
     lists = {"keyword": hits_of(one), "semantic": hits_of(other)}
-    found: Hits = stage()(lists, QUERIES[0], tools)
+    found: Hits = stage()(lists, QUERIES[0], {}, tools)
     assert sorted(hit.chunk.id for hit in found) == sorted({*one, *other})
     assert all(0.0 <= hit.score <= 1.0 for hit in found)
     assert found == best_first(found)
-    assert found == stage()(lists, QUERIES[0], tools)
+    assert found == stage()(lists, QUERIES[0], {}, tools)
 
 
 @pytest.mark.parametrize("stage", pipeline.FUSE, ids=configuration.stage_name)
 def test_fusing_nothing_gives_nothing(stage: type, tools: Tools) -> None:
-    assert stage()({}, QUERIES[0], tools) == ()
-    assert stage()({"keyword": (), "semantic": ()}, QUERIES[0], tools) == ()
+    assert stage()({}, QUERIES[0], {}, tools) == ()
+    assert stage()({"keyword": (), "semantic": ()}, QUERIES[0], {}, tools) == ()

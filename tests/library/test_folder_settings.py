@@ -27,7 +27,6 @@ OTHER: dict[str, Any] = {
     "search.preset": "notes",
     "search.skip": ["community"],
     "search.use": ["diversity"],
-    "search.reciprocal.weights": {"keyword": 2.0},
 }
 """Values for settings that take only some; all others get one by their type."""
 
@@ -141,8 +140,7 @@ def test_the_users_own_layers_are_honoured_for_every_key(tmp_path: Path) -> None
     [
         "chunk.max_chars = 20",
         "chunk.max_chars = 2000000",
-        "search.keyword.min_candidates = 100000",
-        "search.semantic.candidates_per_result = 1000",
+        "search.min_candidates = 100000",
         "search.context.max_characters = 1000000000",
         "search.rerank.candidates = 100000",
         "search.rerank.budget_ms = 3600000.0",

@@ -186,8 +186,8 @@ def compare(larger: marklight.Library, smaller: marklight.Library, query: Query)
     """The same candidates; by meaning with the same scores, which do not hang on other documents."""
     with larger.engine.snapshot() as all, smaller.engine.snapshot() as few:
         for name, stage in larger.pipeline.retrieve.items():
-            found = stage(query, Tools(all, larger.models.embedder))
-            alone = stage(Query(query.text, limit=100), Tools(few, smaller.models.embedder))
+            found = stage(query, 100, Tools(all, larger.models.embedder))
+            alone = stage(Query(query.text), 100, Tools(few, smaller.models.embedder))
             assert {hit.chunk.id for hit in found} == {hit.chunk.id for hit in alone}
             if name == "semantic":
                 assert [hit.score for hit in found] == pytest.approx(

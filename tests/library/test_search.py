@@ -122,16 +122,14 @@ def test_an_answer_within_a_token_budget_has_a_notice_about_omissions(
         assert any("20 tokens" in notice for notice in answer.notices)
 
 
-@pytest.mark.parametrize(
-    "given", [{"search": {"skip": ["classify"]}}, {"search.skip": ["classify"]}]
-)
+@pytest.mark.parametrize("given", [{"search": {"skip": ["expand"]}}, {"search.skip": ["expand"]}])
 def test_settings_of_a_call_are_added_to_those_of_the_library(
     folder: Path, given: dict[str, Any]
 ) -> None:
     for own in ({"search": {"fuse": "reciprocal"}}, {"search.fuse": "reciprocal"}):
         with library(folder, **own) as lib:
             steps = [each.stage for each in lib.search("token", explain=True, settings=given).steps]
-            assert "classify" not in steps
+            assert "expand" not in steps
             assert "fuse" in steps
             why = lib.search("token", explain=True, settings=given).to_dict()["results"][0]["why"]
             assert "reciprocal" in [each["stage"] for each in why]

@@ -150,15 +150,14 @@ def test_the_current_collection_is_boosted() -> None:
 GROUPS = {"a.md": 1, "b.md": 1, "c.md": 2, "d.md": 2, "e.md": 3}
 
 
-def grouped(scores_of: dict[str, float], **settings: float) -> dict[str, float]:
+def grouped(scores_of: dict[str, float], boost: float = 1.1) -> dict[str, float]:
     """Return the scores after communities: a and b are one, c and d another; e and f are alone."""
     engine = committed(
         Batch(entries=tuple(entry(f"{name}.md", name) for name in "abcdef")),
         Batch(communities={DocumentId("docs", path): group for path, group in GROUPS.items()}),
     )
     with engine.snapshot() as snapshot:
-        stage = Community(**settings)  # type: ignore[arg-type]
-        return scores(stage(QUERY, hits(engine, scores_of), Tools(snapshot)))
+        return scores(Community(boost)(QUERY, hits(engine, scores_of), Tools(snapshot)))
 
 
 def test_communities_of_the_best_hits_are_boosted() -> None:
@@ -167,14 +166,6 @@ def test_communities_of_the_best_hits_are_boosted() -> None:
     before = {"a.md": 0.8, "e.md": 0.7, "f.md": 0.6, "b.md": 0.5, "c.md": 0.4, "d.md": 0.3}
     assert found == {
         path: pytest.approx(score * factors.get(path, 1)) for path, score in before.items()
-    }
-
-
-def test_the_number_of_best_hits_can_be_set() -> None:
-    assert grouped({"e.md": 0.8, "a.md": 0.5, "b.md": 0.4}, best=1) == {
-        "e.md": 0.8,
-        "a.md": 0.5,
-        "b.md": 0.4,
     }
 
 

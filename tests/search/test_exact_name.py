@@ -56,7 +56,7 @@ def test_words_of_prose_and_other_modes_are_not_concerned(lib: marklight.Library
 
 
 def test_the_stage_can_be_switched_off(lib: marklight.Library) -> None:
-    off = {"search": {"exact_name": {"max_passages": 0}}}
+    off = {"search": {"skip": ["exact_name"]}}
     assert raised(lib, "what is getUserById for", settings=off) == []
 
 

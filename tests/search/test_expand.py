@@ -110,22 +110,21 @@ def test_without_a_model_or_term_vectors_nothing_is_added(tools: Tools) -> None:
 
 
 def test_expansion_moves_the_query_vector_towards_the_added_terms(tools: Tools) -> None:
-    plain = Semantic()(Query(QUERY), tools)
+    plain = Semantic()(Query(QUERY), 50, tools)
     assert [hit.chunk.text for hit in plain] == ["near the query", "near the terms"]
     assert plain[0].score == pytest.approx(0.9, abs=1e-3)
     expanded = Query(QUERY, expanded_with={"login": 0.8, "no such word": 0.6})
-    expanded_hits = Semantic(expansion_weight=0.5)(expanded, tools)
+    expanded_hits = Semantic()(expanded, 50, tools)
     assert [hit.chunk.text for hit in expanded_hits] == ["near the terms", "near the query"]
-    # (1, 0) + 0.5 x (0.8, 0.6) = (1.4, 0.3), which is 1.432 long.
+    # (1, 0) + 0.3 x (0.8, 0.6) = (1.24, 0.18), which is 1.253 long.
     assert expanded_hits[0].score == pytest.approx(
-        (0.85 * 1.4 + 0.52 * 0.3) / 1.432 / 0.9964, abs=1e-3
+        (0.85 * 1.24 + 0.52 * 0.18) / 1.253 / 0.9964, abs=1e-3
     )
-    assert Semantic(expansion_weight=0.0)(expanded, tools) == plain
 
 
 def test_a_hypothesis_is_embedded_as_a_passage(tools: Tools) -> None:
     query = Query(QUERY, hypothesis="as it might be written", expanded_with={"login": 0.8})
-    hits = Semantic()(query, tools)
+    hits = Semantic()(query, 50, tools)
     assert {hit.chunk.text: round(hit.score, 2) for hit in hits} == {
         "near the query": 0.44,
         "near the terms": 0.0,
@@ -138,5 +137,3 @@ def test_settings_out_of_bounds_are_rejected() -> None:
             build_stage(Expand, max_terms=count)
     with pytest.raises(SettingsError, match="min_cosine"):
         build_stage(Expand, min_cosine=1.5)
-    with pytest.raises(SettingsError, match="expansion_weight"):
-        build_stage(Semantic, expansion_weight=-0.1)

@@ -196,17 +196,6 @@ def test_an_identifier_matches_whatever_its_case(tools: Tools) -> None:
     assert (one.coverage, one.exact_phrase, two.coverage) == (0.5, 0.0, 0.5)
 
 
-def test_the_link_score_replaces_a_lower_lexical_score(tools: Tools) -> None:
-    lists = {
-        "semantic": listed(tools, "semantic", a=0.9, b=0.8),
-        "keyword": listed(tools, "keyword", a=6.0),
-        "graph": listed(tools, "graph", b=0.4),
-    }
-    assert [
-        each.lexical for each in passage_features(lists, Query("rollback"), tools).values()
-    ] == [1.0, 0.4]
-
-
 def test_query_features_are_computed_over_the_best_of_each_list(tools: Tools) -> None:
     lists = {
         "semantic": listed(tools, "semantic", a=0.9, b=0.8, c=0.7),
@@ -219,7 +208,6 @@ def test_query_features_are_computed_over_the_best_of_each_list(tools: Tools) ->
             best_cosine=9,
             top5_cosine=8,
             cosine_range=2,
-            lexical_cosine=(9 + 8) / 2,
             best_coverage=0.5,
             coverage_lead=0.5,
             top3_coverage=(0.5 + 0.5 + 0) / 3,
@@ -285,12 +273,3 @@ def test_the_squared_share_of_terms_in_a_path_counts_as_coverage(
             lists = {"semantic": listed(tools, "semantic", r=0.9), "keyword": ()}
             seen = query_features(lists, passage_features(lists, query, tools), query, tools)
     assert seen.best_coverage == pytest.approx(share)
-
-
-def test_without_keyword_candidates_the_lexical_cosine_is_the_lowest_one(
-    tools: Tools,
-) -> None:
-    lists = {"semantic": listed(tools, "semantic", a=0.9, b=0.8, c=0.7), "keyword": ()}
-    query = Query("rollback replicas")
-    seen = query_features(lists, passage_features(lists, query, tools), query, tools)
-    assert seen.lexical_cosine == pytest.approx(7)

@@ -16,7 +16,8 @@ from tests.making import chunk, hits_of, library, no_snapshot, write
 from tests.search.stage_settings import build_stage
 
 TOOLS = Tools(no_snapshot())
-QUERY = Query("anything")
+QUERY = Query("install guide")
+"""Navigational: no factor on the weight of a retriever."""
 
 
 def ranked(*ids: str) -> tuple[Hit, ...]:
@@ -35,29 +36,28 @@ def test_ranks_three_five_and_two_add_up() -> None:
     lists = {
         "semantic": ranked("x", "y", "a"),
         "keyword": ranked("p", "q", "r", "s", "a"),
-        "graph": ranked("z", "a"),
+        "code": ranked("z", "a"),
     }
-    found = sums(Reciprocal()(lists, QUERY, TOOLS))
+    found = sums(Reciprocal()(lists, QUERY, {}, TOOLS))
     assert found["a"] == pytest.approx(1 / 63 + 1 / 65 + 1 / 62)
     assert found["a"] == pytest.approx(0.0474, abs=5e-5)
 
 
 def test_ranks_one_and_ten_add_up() -> None:
     lists = {"semantic": ranked("a"), "keyword": ranked(*"bcdefghij", "a")}
-    assert sums(Reciprocal()(lists, QUERY, TOOLS))["a"] == pytest.approx(0.0307, abs=5e-5)
+    assert sums(Reciprocal()(lists, QUERY, {}, TOOLS))["a"] == pytest.approx(0.0307, abs=5e-5)
 
 
-def test_rank_fusion_uses_its_weights() -> None:
+def test_rank_fusion_uses_the_factors_of_the_user() -> None:
     lists = {"semantic": ranked("x", "y", "a"), "keyword": ranked("p", "q", "r", "s", "a")}
-    stage = Reciprocal(weights={"semantic": 1.2, "keyword": 0.8})
-    found = sums(stage(lists, QUERY, TOOLS))["a"]
+    found = sums(Reciprocal()(lists, QUERY, {"semantic": 1.2, "keyword": 0.8}, TOOLS))["a"]
     assert found == pytest.approx(1.2 / 63 + 0.8 / 65)
     assert found == pytest.approx(0.0313, abs=6e-5)
 
 
 def test_first_in_every_list_scores_one_in_rank_fusion() -> None:
     lists = {"semantic": ranked("a"), "keyword": ranked("a")}
-    assert Reciprocal()(lists, QUERY, TOOLS)[0].score == pytest.approx(1.0)
+    assert Reciprocal()(lists, QUERY, {}, TOOLS)[0].score == pytest.approx(1.0)
 
 
 def test_a_weighted_sum_of_normalized_scores() -> None:
@@ -65,14 +65,14 @@ def test_a_weighted_sum_of_normalized_scores() -> None:
         "keyword": hits_of({"42": 3.2, "43": 5.8, "44": 1.1}),
         "semantic": hits_of({"42": 0.92, "43": 0.78, "45": 0.85}),
     }
-    found = WeightedSum()(lists, QUERY, TOOLS)
+    found = WeightedSum()(lists, QUERY, {}, TOOLS)
     assert [hit.chunk.id for hit in found] == ["43", "42", "45", "44"]
     assert [round(hit.score, 2) for hit in found] == [0.87, 0.77, 0.51, 0.08]
     assert found[0].score == pytest.approx(0.4 * 5.8 / 5.8 + 0.6 * 0.78)
 
 
 def test_one_list_alone_keeps_its_order_and_ends_at_one() -> None:
-    found = WeightedSum()({"keyword": hits_of({"a": 8.0, "b": 2.0})}, QUERY, TOOLS)
+    found = WeightedSum()({"keyword": hits_of({"a": 8.0, "b": 2.0})}, QUERY, {}, TOOLS)
     assert [(hit.chunk.id, hit.score) for hit in found] == [("a", 1.0), ("b", 0.25)]
 
 
@@ -81,71 +81,53 @@ def test_the_trace_of_a_fused_hit_has_both_retrievers() -> None:
         "keyword": hits_of({"a": 2.0}, by="keyword"),
         "semantic": hits_of({"a": 0.5}, by="semantic"),
     }
-    (hit,) = WeightedSum()(lists, QUERY, TOOLS)
+    (hit,) = WeightedSum()(lists, QUERY, {}, TOOLS)
     assert [why.stage for why in hit.why] == ["keyword", "semantic", "weighted_sum"]
 
 
-def test_query_weights_shift_the_balance_of_a_weighted_sum() -> None:
+def test_a_factual_query_weights_keywords() -> None:
     lists = {"keyword": hits_of({"a": 2.0}), "semantic": hits_of({"a": 0.5, "b": 0.5})}
     found = {
-        hit.chunk.id: hit.score
-        for hit in WeightedSum()(lists, Query("x", weights={"keyword": 1.5}), TOOLS)
+        hit.chunk.id: hit.score for hit in WeightedSum()(lists, Query("getUserById"), {}, TOOLS)
     }
     # 0.4 x 1.5 = 0.6 of keyword to 0.6 of meaning: one half each.
     assert found == pytest.approx({"a": 0.5 * 2.0 / 2.0 + 0.5 * 0.5, "b": 0.5 * 0.5})
 
 
-def test_query_weights_shift_the_balance_of_rank_fusion() -> None:
+def test_an_exploratory_query_weights_vectors() -> None:
     lists = {"keyword": ranked("a"), "semantic": ranked("b")}
-    found = sums(Reciprocal()(lists, Query("x", weights={"semantic": 1.5}), TOOLS))
-    # 1 and 1.5 brought back to a sum of 2: 0.8 and 1.2.
-    assert found == pytest.approx({"a": 0.8 / 61, "b": 1.2 / 61})
-
-
-def test_link_scores_have_a_weight_and_are_not_normalized() -> None:
-    lists = {
-        "keyword": hits_of({"a": 4.0}),
-        "semantic": hits_of({"a": 0.5}),
-        "graph": hits_of({"b": 0.5, "c": 0.25}),
-    }
-    stage = WeightedSum(keyword=0.4, semantic=0.6, graph=0.25)
-    found = {hit.chunk.id: hit.score for hit in stage(lists, QUERY, TOOLS)}
-    assert found == pytest.approx(
-        {
-            "a": (0.4 * 4.0 / 4.0 + 0.6 * 0.5) / 1.25,
-            "b": 0.25 * 0.5 / 1.25,
-            "c": 0.25 * 0.25 / 1.25,
-        }
-    )
+    found = sums(Reciprocal()(lists, Query("how do tokens expire?"), {}, TOOLS))
+    # 1 and 1.3 scaled to a sum of 2.
+    assert found == pytest.approx({"a": 2 / 2.3 / 61, "b": 2.6 / 2.3 / 61})
 
 
 @pytest.mark.parametrize("stage", [WeightedSum(), ScoreAware(), Reciprocal()])
 def test_the_weight_of_an_empty_list_goes_to_the_others(stage: Any) -> None:
-    alone = stage({"keyword": hits_of({"a": 8.0, "b": 2.0})}, QUERY, TOOLS)
-    beside = {"semantic": (), "keyword": hits_of({"a": 8.0, "b": 2.0}), "graph": ()}
-    assert stage(beside, QUERY, TOOLS) == alone
+    alone = stage({"keyword": hits_of({"a": 8.0, "b": 2.0})}, QUERY, {}, TOOLS)
+    beside = {"semantic": (), "keyword": hits_of({"a": 8.0, "b": 2.0}), "code": ()}
+    assert stage(beside, QUERY, {}, TOOLS) == alone
     assert alone[0].score == pytest.approx(1.0)
 
 
 def test_a_list_without_weight_counts_if_it_is_alone() -> None:
-    found = WeightedSum(keyword=0.0)({"keyword": hits_of({"a": 8.0, "b": 2.0})}, QUERY, TOOLS)
+    found = WeightedSum()(
+        {"keyword": hits_of({"a": 8.0, "b": 2.0})}, QUERY, {"keyword": 0.0}, TOOLS
+    )
     assert [(hit.chunk.id, hit.score) for hit in found] == [("a", 1.0), ("b", 0.25)]
 
 
 def test_a_list_with_flat_scores_counts_less() -> None:
     lists = {
-        "keyword": hits_of({"a": 6.0, "b": 6.0}),
-        "semantic": hits_of({"a": 0.6, "b": 0.75, "c": 0.9}),
+        "keyword": hits_of(dict.fromkeys("abcdefghij", 6.0)),
+        "semantic": hits_of({"a": 0.75, "b": 0.825, "c": 0.9}),
     }
-    # Words tell nothing apart: the floor remains. Cosines stretch to 0, 0.5 and 1 with a span of 0.3; the best two vary by 1/16.
-    keyword, semantic = 0.4 * 0.1, 0.6 * (1 / 16) / 0.1
-    parts = {"a": keyword, "b": keyword + semantic * 0.5, "c": semantic}
-    best = semantic * 0.9 / (keyword + semantic)
-    found = {
-        hit.chunk.id: hit.score for hit in ScoreAware(span=0.3, compared=2)(lists, QUERY, TOOLS)
-    }
-    assert found == pytest.approx(
-        {id: best * (0.25 + 0.75 * part / semantic) for id, part in parts.items()}
+    # All ten keyword scores are equal: the floor remains. Cosines stretch to 0, 0.5 and 1, which vary by 1/6.
+    keyword, semantic = 0.4 * 0.1, 0.6 * (1 / 6) / 0.1
+    parts = {"a": keyword, "b": keyword + semantic * 0.5, "c": keyword + semantic}
+    best = (keyword + semantic * 0.9) / (keyword + semantic)
+    found = {hit.chunk.id: hit.score for hit in ScoreAware()(lists, QUERY, {}, TOOLS)}
+    assert {id: found[id] for id in "abc"} == pytest.approx(
+        {id: best * (0.25 + 0.75 * part / parts["c"]) for id, part in parts.items()}
     )
 
 
@@ -155,7 +137,7 @@ def test_the_only_keyword_candidate_has_a_high_variance() -> None:
         "semantic": hits_of({"a": 0.70, "b": 0.69, "c": 0.68, "worded": 0.66}),
     }
     # Beside nine passages without the word, 1 varies by 0.9 x 0.1: nine tenths of the weight count.
-    assert ScoreAware()(lists, QUERY, TOOLS)[0].chunk.id == "worded"
+    assert ScoreAware()(lists, QUERY, {}, TOOLS)[0].chunk.id == "worded"
 
 
 def test_stretched_cosines_count_as_much_as_keyword_scores() -> None:
@@ -163,67 +145,56 @@ def test_stretched_cosines_count_as_much_as_keyword_scores() -> None:
         "keyword": hits_of({"worded": 5.0, "meant": 2.0}),
         "semantic": hits_of({"meant": 0.84, "worded": 0.75, "neither": 0.70}),
     }
-    assert WeightedSum()(lists, QUERY, TOOLS)[0].chunk.id == "worded"
-    assert ScoreAware()(lists, QUERY, TOOLS)[0].chunk.id == "meant"
+    assert WeightedSum()(lists, QUERY, {}, TOOLS)[0].chunk.id == "worded"
+    assert ScoreAware()(lists, QUERY, {}, TOOLS)[0].chunk.id == "meant"
 
 
 def test_lists_that_are_all_flat_keep_their_weights() -> None:
-    lists = {"keyword": hits_of({"a": 3.0, "b": 3.0}), "semantic": hits_of({"b": 0.7, "c": 0.7})}
-    found = {hit.chunk.id: hit.score for hit in ScoreAware(compared=2)(lists, QUERY, TOOLS)}
+    lists = {
+        "keyword": hits_of(dict.fromkeys("abcdefghij", 3.0)),
+        "semantic": hits_of({"b": 0.7, "z": 0.7}),
+    }
+    found = {hit.chunk.id: hit.score for hit in ScoreAware()(lists, QUERY, {}, TOOLS)}
     best = 0.4 + 0.6 * 0.7
-    assert found == pytest.approx(
-        {"a": best * (0.25 + 0.75 * 0.4), "b": best, "c": best * (0.25 + 0.75 * 0.6)}
+    assert {id: found[id] for id in "abz"} == pytest.approx(
+        {"a": best * (0.25 + 0.75 * 0.4), "b": best, "z": best * (0.25 + 0.75 * 0.6)}
     )
 
 
 def test_cosines_alone_are_not_stretched() -> None:
-    found = ScoreAware()({"semantic": hits_of({"a": 0.9, "b": 0.8}), "keyword": ()}, QUERY, TOOLS)
+    found = ScoreAware()(
+        {"semantic": hits_of({"a": 0.9, "b": 0.8}), "keyword": ()}, QUERY, {}, TOOLS
+    )
     assert [(hit.chunk.id, hit.score) for hit in found] == [("a", 0.9), ("b", 0.8)]
 
 
 @pytest.mark.parametrize("stage", [WeightedSum(), ScoreAware(), Reciprocal()])
 @given(
     scores=st.dictionaries(
-        st.sampled_from(["keyword", "semantic", "graph", "code"]),
+        st.sampled_from(["keyword", "semantic", "code"]),
         st.dictionaries(st.text("abc", min_size=1, max_size=2), st.floats(-1, 30), max_size=5),
     ),
-    weights=st.dictionaries(
-        st.sampled_from(["keyword", "semantic", "graph", "code"]), st.floats(0.01, 100)
-    ),
+    factors=st.dictionaries(st.sampled_from(["keyword", "semantic", "code"]), st.floats(0.01, 100)),
 )
-def test_scores_stay_between_0_and_1_with_any_query_weights(
-    stage: Any, scores: dict[str, dict[str, float]], weights: dict[str, float]
+def test_scores_stay_between_0_and_1_with_any_factors(
+    stage: Any, scores: dict[str, dict[str, float]], factors: dict[str, float]
 ) -> None:
     lists = {name: hits_of(each) for name, each in scores.items()}
-    found = stage(lists, Query("x", weights=weights), TOOLS)
+    found = stage(lists, QUERY, factors, TOOLS)
     assert {hit.chunk.id for hit in found} == {id for each in scores.values() for id in each}
     assert all(0.0 <= hit.score <= 1.0 for hit in found)
 
 
-@pytest.mark.parametrize(
-    ("stage", "given"),
-    [
-        (WeightedSum, {"keyword": -0.1}),
-        (WeightedSum, {"graph": 1.1}),
-        (WeightedSum, {"keyword": 0.0, "semantic": 0.0, "graph": 0.0, "code": 0.0}),
-        (ScoreAware, {"semantic": 2.0}),
-        (ScoreAware, {"floor": 0.0}),
-        (ScoreAware, {"variance": 0.0}),
-        (ScoreAware, {"compared": 1}),
-        (Reciprocal, {"k": -1.0}),
-        (Reciprocal, {"weights": {"keyword": 0.0}}),
-    ],
-)
-def test_weights_out_of_bounds_are_errors(stage: Any, given: dict[str, Any]) -> None:
+def test_a_negative_constant_is_an_error() -> None:
     with pytest.raises(SettingsError):
-        build_stage(stage, **given)
+        build_stage(Reciprocal, k=-1.0)
 
 
 def test_a_keyword_candidate_gets_its_own_cosine(tmp_path: Path) -> None:
     pages = {f"{name}.md": f"# {name}\n\nabout {name} and nothing else\n" for name in "abcdef"}
     with library(write(tmp_path, {**pages, "rare.md": "# rare\n\nxylophone\n"})) as lib:
         lib.index()
-        near = {"search": {"semantic": {"least": 2}}}
+        near = {"search": {"min_candidates": 2}}
         answer = lib.search("xylophone about b", limit=1, explain=True, settings=near)
         whole = lib.search("xylophone about b", limit=50, min_confidence=0.0, explain=True)
     known = {hit.chunk.id: cosine_of(hit) for hit in whole.hits}

@@ -34,7 +34,6 @@ FLAT = QueryFeatures(
     best_cosine=8.0,
     top5_cosine=7.0,
     cosine_range=1.0,
-    lexical_cosine=7.5,
     best_coverage=0.5,
     coverage_lead=0.1,
     top3_coverage=0.4,
@@ -106,7 +105,7 @@ def test_passages_of_one_document_do_not_compete() -> None:
 FINITE = st.floats(-30, 30)
 QUERY_FEATURES = st.builds(
     QueryFeatures,
-    *(st.floats(0, 10) for _ in range(4)),
+    *(st.floats(0, 10) for _ in range(3)),
     *(st.floats(0, 1) for _ in range(3)),
     st.floats(log(2), 5),
     st.floats(0, 15),
@@ -150,7 +149,7 @@ def test_weights_for_any_model_use_no_absolute_cosines() -> None:
             *one.relevance.weights,
         }
         assert not used & {
-            *("cosine", "best_cosine", "top5_cosine", "cosine_range", "lexical_cosine"),
+            *("cosine", "best_cosine", "top5_cosine", "cosine_range"),
             *("many_near", "many_near_length"),
         }
 
@@ -182,7 +181,9 @@ def test_exact_duplicates_do_not_lower_the_probability(tmp_path: Path) -> None:
                 tools = Tools(snapshot, FakeEmbedder())
                 same = dict.fromkeys((path[0] for path in pages), 0.9)
                 lists = {"semantic": listed(tools, "semantic", **same), "keyword": ()}
-                scores += [hit.score for hit in Learned()(lists, Query("earlier revision"), tools)]
+                scores += [
+                    hit.score for hit in Learned()(lists, Query("earlier revision"), {}, tools)
+                ]
     assert scores == pytest.approx([scores[0]] * 5)
 
 
@@ -196,7 +197,9 @@ def test_a_score_does_not_depend_on_the_number_of_candidates(tmp_path: Path) -> 
             cosines = {path[0]: 0.5 - 0.0001 * at if at else 0.9 for at, path in enumerate(pages)}
             near = listed(tools, "semantic", **cosines)
             few, many = (
-                Learned()({"semantic": near[:depth], "keyword": ()}, Query("wide question"), tools)
+                Learned()(
+                    {"semantic": near[:depth], "keyword": ()}, Query("wide question"), {}, tools
+                )
                 for depth in (POOL_SIZE, POOL_SIZE + 5)
             )
     # What only the longer list reaches is called so and comes among the first ten.
@@ -210,7 +213,7 @@ def test_learned_fusion_records_every_part_of_a_score(tools: Tools) -> None:
         "semantic": listed(tools, "semantic", a=0.9, b=0.8, c=0.7),
         "keyword": listed(tools, "keyword", a=6.0, b=3.0),
     }
-    first, *_ = Learned()(lists, Query("rollback replicas"), tools)
+    first, *_ = Learned()(lists, Query("rollback replicas"), {}, tools)
     message = {why.stage: why.value for why in first.why}
     one = all_weights()["hybrid"][ANY_MODEL]
     # Features that add nothing are left out: the path has none of the words.
@@ -224,7 +227,7 @@ def test_learned_fusion_records_every_part_of_a_score(tools: Tools) -> None:
 
 def test_the_trace_has_the_keyword_score_once(tools: Tools) -> None:
     lists = {"keyword": listed(tools, "keyword", a=6.0, b=3.0)}
-    first, *_ = Learned()(lists, Query("rollback replicas"), tools)
+    first, *_ = Learned()(lists, Query("rollback replicas"), {}, tools)
     assert [why.value for why in first.why if why.stage == "keyword"] == [6.0]
 
 
@@ -235,16 +238,16 @@ def test_the_trace_has_the_keyword_score_once(tools: Tools) -> None:
 def test_a_single_list_keeps_its_order(tools: Tools, kind: str, lists: tuple[str, ...]) -> None:
     hits = listed(tools, kind, a=0.5, b=0.8, c=0.7)
     given = {name: hits if name == kind else () for name in lists}
-    found = Learned()(given, Query("rollback replicas"), tools)
+    found = Learned()(given, Query("rollback replicas"), {}, tools)
     assert [hit.chunk.path for hit in found] == ["b.md", "c.md", "a.md"]
 
 
 def test_code_scores_are_probabilities_too(tools: Tools) -> None:
     lists = {"code": listed(tools, "code", a=8.0, b=2.0)}
-    one, two = Learned()(lists, Query("rollback", mode=Mode.CODE), tools)
+    one, two = Learned()(lists, Query("rollback", mode=Mode.CODE), {}, tools)
     assert 1 > one.score > two.score > 0
     assert one.answer_probability == two.answer_probability
-    (doubtful, *_) = Learned()(lists, Query("how do I prune roses", mode=Mode.CODE), tools)
+    (doubtful, *_) = Learned()(lists, Query("how do I prune roses", mode=Mode.CODE), {}, tools)
     assert doubtful.answer_probability is not None
     assert doubtful.answer_probability < 0.3
 
@@ -260,7 +263,7 @@ def test_any_ranking_keeps_its_order_and_the_total_of_the_probabilities(
     tools: Tools, order: str
 ) -> None:
     lists = {name: listed(tools, name, **scores) for name, scores in LISTS.items()}
-    best = Learned()(lists, Query("rollback replicas"), tools)
+    best = Learned()(lists, Query("rollback replicas"), {}, tools)
     by_page = {hit.chunk.path[0]: hit for hit in best}
     ranking = tuple(by_page[page].rescored(1 / rank, "test") for rank, page in enumerate(order, 1))
     found = with_probabilities(ranking, lists, Query("rollback replicas"), tools)
@@ -280,7 +283,7 @@ def test_weights_of_the_user_change_the_order_and_not_the_total(tools: Tools) ->
     }
     text = "more replicas carry load"
     plain, near, terms = (
-        Learned()(lists, Query(text, factors=factors), tools)
+        Learned()(lists, Query(text), factors, tools)
         for factors in ({}, {"keyword": 0.0}, {"semantic": 0.0})
     )
     assert near[0].chunk.path == "a.md"

@@ -38,7 +38,7 @@ ANSWER = Answer(
         Hit(chunk("b"), 0.5, (Why("semantic", 0.75), Why("rerank", 0.5))),
     ),
     steps=(
-        Step("classify", 0, 0.04),
+        Step("expand", 0, 0.04),
         Step("semantic", 40, 9.0),
         Step("keyword", 50, 12.5),
         Step("fuse", 63, 0.61),
@@ -52,7 +52,7 @@ def test_stages_then_the_steps_of_each_score_then_a_legend() -> None:
     assert explanation(ANSWER) == "\n".join(
         [
             "stage     hits     ms",
-            "classify         0.04",
+            "expand           0.04",
             "semantic    40   9.00",
             "keyword     50  12.50",
             "fuse        63   0.61",
@@ -89,7 +89,7 @@ def test_nothing_found_has_stages_but_no_hits() -> None:
 def test_the_legend_describes_every_feature_and_every_stage_that_changes_scores() -> None:
     unscored = {"existing_files", "confidence", "per_document", "parents", "context"}
     unscored |= {"exact_duplicates", "near_duplicates", "semantic_duplicates", "linked"}
-    rewriting = {"operators", "classify", "spelling", "expand"}
+    rewriting = {"operators", "spelling", "expand"}
     stages = {stage_name(stage) for stage in STAGES} - unscored - rewriting
     unweighted = {"coverage"}
     assert {*PassageFeatures._fields, *QueryFeatures._fields, *stages} - unweighted <= set(LEGEND)

@@ -14,6 +14,7 @@ from marklight.eval.dataset import Dataset, JudgedQuery
 from marklight.ports import Progress, no_progress
 from marklight.query import Query
 from marklight.search.context import within_budget
+from marklight.search.refine.confidence import TAIL
 
 DEPTH = 100
 """Passages in a ranking: the maximum of a search."""
@@ -203,7 +204,7 @@ def run_queries(
     if rejected:
         notices = (f"queries that were rejected: {len(rejected)}, such as {rejected[0]}",)
     skipped = "confidence" in settings["search.skip"]
-    min_score = 0.0 if skipped else settings["search.confidence.tail"]
+    min_score = 0.0 if skipped else TAIL
     return Run(outcomes, false_answers, min_score, notices)
 
 

@@ -157,10 +157,11 @@ def check_engine(values: Settings, address: EngineAddress) -> None:
 
 def compose_pipeline(values: Settings) -> pipeline.Pipeline:
     """Build the search pipeline: the stages in force, each with its own settings."""
-    fusion = values["search.fuse"]
+    search = values.build(Search, "search")
+    fusion = search.fuse
     left_out = {
-        *values["search.skip"],
-        *(set(pipeline.OFF) - set(values["search.use"])),
+        *search.skip,
+        *(set(pipeline.OFF) - set(search.use)),
         *({stage_name(stage) for stage in pipeline.FUSE} - {fusion}),
     }
 
@@ -180,6 +181,7 @@ def compose_pipeline(values: Settings) -> pipeline.Pipeline:
         fuse=built(pipeline.FUSE)[fusion],
         refine=built(pipeline.REFINE),
         factors=_factors(values),
+        min_candidates=search.min_candidates,
     )
 
 

@@ -309,8 +309,8 @@ def _search(
         if watcher := library.watcher:
             watcher.wake()  # it embeds what there was no time for
     notices += index.notices()
-    with library.threads.search_slot() as alone, library.commits_engine.snapshot() as snapshot:
-        answer = run(library, prepared, snapshot, prepared.search, alone=alone)
+    with library.threads.search_slot(), library.commits_engine.snapshot() as snapshot:
+        answer = run(library, prepared, snapshot, prepared.search)
         known = index.commits(snapshot, [hit.chunk.document for hit in answer.passages])
         modified = snapshot.documents.modified_times(known)
     notices += [

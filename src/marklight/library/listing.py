@@ -99,10 +99,8 @@ def list_documents(
     def attempt() -> tuple[Listing, list[DocumentId]]:
         existing = ExistenceCheck(library.files)
         rest = IN_BACKGROUND if library.watcher else RUN_INDEX
-        with library.threads.search_slot() as alone, library.engine.snapshot() as snapshot:
-            listing = run(
-                library, prepared, snapshot, execute, alone=alone, exists=existing, rest=rest
-            )
+        with library.threads.search_slot(), library.engine.snapshot() as snapshot:
+            listing = run(library, prepared, snapshot, execute, exists=existing, rest=rest)
             indexed = snapshot.documents.files_of(each.document for each in listing.documents)
             elsewhere = library.shared.elsewhere_notices(indexed) if library.shared else ()
             notices = (*existing.notices(), *incomplete_notices(snapshot), *elsewhere)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from marklight.answer import Answer
 from marklight.errors import HistoryError, ModelServerError, NotFound
 from marklight.library.collections import ExistenceCheck
-from marklight.library.concurrency import PARALLEL_PASSAGES, repeat_if_lost
+from marklight.library.concurrency import repeat_if_lost
 from marklight.library.model_selection import (
     EMBEDDING_MODES,
     IN_BACKGROUND,
@@ -168,13 +168,12 @@ def _search_documents(
 
     def attempt() -> tuple[Answer, list[DocumentId]]:
         existing = ExistenceCheck(library.files)
-        with library.threads.search_slot() as alone, library.engine.snapshot() as snapshot:
+        with library.threads.search_slot(), library.engine.snapshot() as snapshot:
             answer = run(
                 library,
                 prepared,
                 snapshot,
                 prepared.search,
-                alone=alone,
                 exists=existing,
                 rest=rest,
             )
@@ -214,11 +213,10 @@ def run(
     snapshot: Snapshot,
     execute: Callable[[Query, Tools], Result],
     *,
-    alone: bool,
     exists: Callable[[DocumentId], bool] = lambda _: True,
     rest: str = RUN_INDEX,
 ) -> Result:
-    """Execute a query on a snapshot of an index; `alone` is true if no other search runs.
+    """Execute a query on a snapshot of an index.
 
     If a model server fails, keyword search alone answers.
     """
@@ -245,8 +243,6 @@ def run(
         notify=notices.append,
         check_cancelled=prepared.check_cancelled,
     )
-    if alone and counts.chunks >= PARALLEL_PASSAGES:
-        tools = replace(tools, run_parallel=library.threads.run_parallel)
     try:
         answer = execute(query, tools)
     except ModelServerError as error:
@@ -260,10 +256,10 @@ def run(
 
 def search_deep_enough(pipeline: Pipeline, query: Query, tools: Tools) -> Answer:
     """Search with more candidates while duplicates and deleted files leave too few results."""
-    answer = pipeline(query, tools)
-    while _is_crowded(answer) and query.depth_factor < MAX_DEPTH:
-        query = replace(query, depth_factor=DEPTH_STEP * query.depth_factor)
-        deeper = pipeline(query, tools)
+    answer, depth = pipeline(query, tools), 1
+    while _is_crowded(answer) and depth < MAX_DEPTH:
+        depth *= DEPTH_STEP
+        deeper = pipeline(query, tools, depth)
         if deeper.stats["original_count"] == answer.stats["original_count"]:
             break  # there are no other candidates
         answer = deeper

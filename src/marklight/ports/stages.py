@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from marklight.answer import Hit, Hits, Why
 from marklight.model import DocumentId
@@ -29,10 +29,6 @@ class Tools:
     """Seconds since the epoch, so that the same query gives the same answer."""
     notify: Callable[[str], None] = lambda _: None
     """Adds a notice to the answer."""
-    run_parallel: Callable[[Sequence[Callable[[], Any]]], list[Any]] = lambda tasks: [
-        task() for task in tasks
-    ]
-    """Runs tasks in the thread pool and returns their results in order."""
     check_cancelled: Callable[[], None] = lambda: None
     """Raises Stopped once the caller has gone away."""
 
@@ -52,15 +48,17 @@ class Rewrite(Protocol):
 
 
 class Retrieve(Protocol):
-    """A stage that returns candidates, best first."""
+    """A stage that returns at most `limit` candidates, best first."""
 
-    def __call__(self, query: Query, tools: Tools) -> Hits: ...
+    def __call__(self, query: Query, limit: int, tools: Tools) -> Hits: ...
 
 
 class Fuse(Protocol):
-    """A stage that merges the lists of all retrievers into one."""
+    """A stage that merges the lists of all retrievers into one; `factors` are the user's, on the weights of retrievers."""
 
-    def __call__(self, lists: Mapping[str, Hits], query: Query, tools: Tools) -> Hits: ...
+    def __call__(
+        self, lists: Mapping[str, Hits], query: Query, factors: Mapping[str, float], tools: Tools
+    ) -> Hits: ...
 
 
 class Refine(Protocol):

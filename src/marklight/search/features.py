@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from math import log
 from statistics import fmean
 from typing import NamedTuple
 
-from marklight.answer import Hits
+from marklight.answer import Hit, Hits, Why, best_first
 from marklight.model import Chunk
 from marklight.ports import FULL_COVERAGE, TermCoverage, Tools
 from marklight.query import Query
@@ -56,7 +57,7 @@ class PassageFeatures(NamedTuple):
     relative_bm25: float
     """BM25 divided by the best BM25; that of the last one where keyword search did not return the passage."""
     lexical: float
-    """Relative BM25 × term coverage, or the link score, if higher: terms count less the more of the query is missing."""
+    """Relative BM25 × term coverage: terms count less the more of the query is missing."""
     coverage: float
     """Term coverage: idf-weighted share of the query terms that the passage contains."""
     exact_phrase: float
@@ -76,8 +77,6 @@ class QueryFeatures(NamedTuple):
     """Ten times the mean of the five highest cosines."""
     cosine_range: float
     """Ten times the difference between the highest and the last cosine of the pool."""
-    lexical_cosine: float
-    """Ten times the mean cosine of the three best passages by BM25: high where both retrievers agree."""
     best_coverage: float
     """Highest term coverage of a passage, or of its path."""
     coverage_lead: float
@@ -94,6 +93,43 @@ class QueryFeatures(NamedTuple):
     """`many_near` × `query_length`: among passages near a long query more are relevant."""
 
 
+def merge_lists(lists: Iterable[Hits]) -> dict[str, Hit]:
+    """Return every passage of several lists once, by id, with the traces of all its hits."""
+    merged: dict[str, Hit] = {}
+    for hits in lists:
+        for hit in hits:
+            first = merged.get(hit.chunk.id)
+            merged[hit.chunk.id] = replace(hit, why=first.why + hit.why) if first else hit
+    return merged
+
+
+def with_missing_cosines(
+    lists: Mapping[str, Hits], query: Query, tools: Tools
+) -> Mapping[str, Hits]:
+    """Return the lists, with cosines for the candidates that vector search did not return.
+
+    Without them a passage that contains the query's very words would count as unrelated in meaning.
+    """
+    near = lists.get("semantic", ())
+    if not near or tools.embedder is None or query.hypothesis:
+        return lists
+    retrieved = {hit.chunk.id for hit in near}
+    others = {
+        hit.chunk.id: hit.chunk
+        for name, hits in lists.items()
+        if name != "semantic"
+        for hit in hits
+        if hit.chunk.id not in retrieved
+    }
+    embedding = tools.embedder.embed_query(query.text)
+    vectors = tools.snapshot.vectors.get(tools.embedder.fingerprint, list(others)) if others else {}
+    # Vector search may have used an expanded query, by which none of these was as near as its last.
+    lowest = near[-1].score
+    cosines = {id: min(lowest, float(vector @ embedding)) for id, vector in vectors.items()}
+    more = (Hit(others[id], cosine, (Why("semantic", cosine),)) for id, cosine in cosines.items())
+    return {**lists, "semantic": (*near, *best_first(more))}
+
+
 def passage_features(
     lists: Mapping[str, Hits], query: Query, tools: Tools
 ) -> dict[str, PassageFeatures]:
@@ -101,7 +137,6 @@ def passage_features(
     chunks = {hit.chunk.id: hit.chunk for hits in lists.values() for hit in hits}
     cosines = {hit.chunk.id: hit.score for hit in lists.get("semantic", ())}
     bm25 = {hit.chunk.id: hit.score for hit in lists.get("keyword") or lists.get("code", ())}
-    linked = {hit.chunk.id: hit.score for hit in lists.get("graph", ())}
     nearest, farthest = _pool_ends(cosines)
     highest, last = _pool_ends(bm25)
     highest = max(highest, MIN_SCALE)
@@ -128,7 +163,7 @@ def passage_features(
             cosine=10 * cosine,
             standard_cosine=(cosine - mean) / deviation,
             relative_bm25=relative_bm25,
-            lexical=max(relative_bm25 * own.anywhere, linked.get(id, 0.0)),
+            lexical=relative_bm25 * own.anywhere,
             coverage=own.anywhere,
             exact_phrase=max((values.get(id, 0.0) for values in phrases), default=0.0),
             title=own.title**2,
@@ -175,7 +210,6 @@ def query_features(
         best_cosine=cosines[0],
         top5_cosine=fmean(cosines[:5]),
         cosine_range=cosines[0] - cosines[-1],
-        lexical_cosine=fmean(one.cosine for one in lexical[:3]) if lexical else cosines[-1],
         best_coverage=max(coverage, default=0.0),
         coverage_lead=_lead([features[id].coverage for id in pool]),
         top3_coverage=fmean(coverage[:3]) if coverage else 0.0,

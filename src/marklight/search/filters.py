@@ -45,7 +45,7 @@ def describe_filters(filters: Filters) -> str:
     return ", ".join(descriptions)
 
 
-def passing_documents(query: Query, tools: Tools) -> Hits:
+def passing_documents(query: Query, limit: int, tools: Tools) -> Hits:
     """Return the first passage of each document that passes the filters, the latest document first.
 
     Documents whose own date is in a period of the filters come before those that only mention it in their
@@ -65,7 +65,7 @@ def passing_documents(query: Query, tools: Tools) -> Hits:
         documents, key=lambda document: (document not in own, -dates[document], document)
     )
     hits: list[Hit] = []
-    for document in latest[: query.candidate_count(2, 20)]:
+    for document in latest[:limit]:
         chunks = snapshot.documents.chunks_around(document, 0, 0)
         if without := query.filters.without:
             chunks = [

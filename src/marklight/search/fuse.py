@@ -1,98 +1,87 @@
-"""Fusion stages: merge the candidates of several retrievers into one ranked list."""
+"""Fusion stages: merge the candidates of several retrievers into one ranked list.
+
+`learned` is the default. The others multiply the weight of each list that has candidates by the user's factors and by
+that of the kind of query, and scale the products back to their old sum.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import exp, prod
 from typing import Annotated
 
 from marklight.answer import Hits, best_first
-from marklight.errors import SettingsError
 from marklight.ports import Tools
 from marklight.query import Query
+from marklight.search.features import merge_lists, with_missing_cosines
 from marklight.search.probability import score_candidates
-from marklight.search.score_normalization import (
-    RETRIEVERS,
-    check_weights,
-    inputs_by_passage,
-    merge_lists,
-    normalized_scores,
-    normalized_weights,
-    retriever_weights,
-    sum_formula,
-    weighted_sums,
-    with_missing_cosines,
-)
-from marklight.settings import ABOVE_ZERO, Within
+from marklight.settings import Within
+
+KIND_FACTORS = {"factual": {"keyword": 1.5}, "exploratory": {"semantic": 1.3}}
+"""Factors by kind of query and retriever; a navigational query suits both retrievers. Hand-set; not measured."""
+WEIGHTS = {"keyword": 0.4, "semantic": 0.6, "code": 0.2}
+"""Weights of the fusions by scores. Hand-set; not measured."""
+
+Scores = Mapping[str, Mapping[str, float]]
+"""Scores in 0 to 1 by retriever and passage id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """Weighted features rank passages; a softmax and logistic curves turn the sums into probabilities.
+
+    The score is the probability that the library contains an answer, times the probability that this
+    passage is relevant if it does. It is calibrated: of results with 0.8, about eight of ten are relevant.
+    """
+
+    def __call__(
+        self, lists: Mapping[str, Hits], query: Query, factors: Mapping[str, float], tools: Tools
+    ) -> Hits:
+        candidates = score_candidates(lists, query, tools)
+        return candidates.ranked(factors) if candidates else ()
 
 
 @dataclass(frozen=True, slots=True)
 class WeightedSum:
-    """0.4 × (keyword score / highest keyword score) + 0.6 × cosine, plus link and code scores if there are any.
+    """0.4 × (keyword score / highest keyword score) + 0.6 × cosine.
 
     Unlike ranks, scores preserve how far apart results are; over the eight development
     sets the nDCG@10 is about that of rank fusion all the same (.734 and .738). The weights of the lists with
     candidates are scaled to a sum of 1, so that a library without vectors is scored on the same scale.
     """
 
-    keyword: Annotated[float, Within(0, 1)] = 0.4
-    """Weight of the keyword score, divided by the best one."""
-    semantic: Annotated[float, Within(0, 1)] = 0.6
-    """Weight of the cosine."""
-    graph: Annotated[float, Within(0, 1)] = 0.2
-    """Weight of the link score, which is a share of the best keyword score."""
-    code: Annotated[float, Within(0, 1)] = 0.2
-    """Weight of the score in code, divided by the best one."""
-
-    def __post_init__(self) -> None:
-        check_weights("search.weighted_sum", retriever_weights(self))
-
-    def __call__(self, lists: Mapping[str, Hits], query: Query, tools: Tools) -> Hits:
+    def __call__(
+        self, lists: Mapping[str, Hits], query: Query, factors: Mapping[str, float], tools: Tools
+    ) -> Hits:
         scores = normalized_scores(lists)
-        own = retriever_weights(self)
-        weights = normalized_weights(
-            {name: own[name] for name in scores}, query.weights, query.factors, total=1.0
-        )
-        sums, inputs = weighted_sums(scores, weights), inputs_by_passage(scores)
+        own = {name: WEIGHTS[name] for name in scores}
+        weights = scaled_weights(own, factors, KIND_FACTORS.get(query.kind, {}), total=1.0)
+        sums, inputs = weighted_sums(scores, weights), _inputs_by_passage(scores)
         return best_first(
             hit.rescored(
                 min(1.0, sums[id]),
                 "weighted_sum",
-                f"min(1, {sum_formula(inputs[id], weights)})",
+                f"min(1, {_sum_formula(inputs[id], weights)})",
                 **inputs[id],
             )
             for id, hit in merge_lists(lists.values()).items()
         )
 
 
-MAX_WEIGHT = 1e6
-"""Keeps sums finite."""
-
-
 @dataclass(frozen=True, slots=True)
 class Reciprocal:
-    """Sum of weight / (k + rank) over the lists with candidates, divided by the highest possible sum."""
+    """Sum of 1 / (k + rank) over the lists with candidates, divided by the highest possible sum."""
 
     k: Annotated[float, Within(0, 1_000_000)] = 60.0
     """Smoothing constant; higher values reduce the advantage of top ranks."""
-    weights: Mapping[str, float] = field(default_factory=dict)
-    """Weights by retriever; 1 where none is given."""
 
-    def __post_init__(self) -> None:
-        for name in self.weights:
-            if name not in RETRIEVERS:
-                raise SettingsError(
-                    f"Unknown retriever in search.reciprocal.weights: {name!r}",
-                    f"Known: {', '.join(RETRIEVERS)}",
-                )
-        if not all(0 < weight < MAX_WEIGHT for weight in self.weights.values()):
-            raise SettingsError("search.reciprocal.weights must be positive")
-
-    def __call__(self, lists: Mapping[str, Hits], query: Query, tools: Tools) -> Hits:
+    def __call__(
+        self, lists: Mapping[str, Hits], query: Query, factors: Mapping[str, float], tools: Tools
+    ) -> Hits:
         candidates = {name: hits for name, hits in lists.items() if hits}
-        own = {name: self.weights.get(name, 1.0) for name in candidates}
-        total = sum(own.values())
-        weights = normalized_weights(own, query.weights, query.factors, total=total)
+        own, total = dict.fromkeys(candidates, 1.0), float(len(candidates))
+        weights = scaled_weights(own, factors, KIND_FACTORS.get(query.kind, {}), total=total)
         sums: dict[str, float] = {}
         terms: dict[str, list[str]] = {}
         for name, hits in candidates.items():
@@ -112,6 +101,14 @@ class Reciprocal:
         )
 
 
+SPAN = 0.15
+"""A cosine this far below the best counts as 0, if other lists have candidates."""
+FLOOR = 0.1
+"""Lowest factor on a list's weight, used if all its scores are equal."""
+FULL_VARIANCE = 0.1
+"""Variance of scores at which a list has its full weight; above it, more."""
+COMPARED = 10
+"""Top scores of a list whose variance is computed."""
 MIN_SHARE = 0.25
 """Share of the best score that the worst hit keeps, so that in a small library the third of three is not
 dropped for being far behind the first. Hand-set; not measured."""
@@ -119,7 +116,7 @@ dropped for being far behind the first. Hand-set; not measured."""
 
 @dataclass(frozen=True, slots=True)
 class ScoreAware:
-    """A weighted sum with weights × max(floor, variance / 0.1), scaled back to their sum.
+    """A weighted sum with weights × max(0.1, variance / 0.1), scaled back to their sum.
 
     Cosines are stretched before they are added to other scores: a model places all of them close together
     (.69 to .86 on the Kubernetes pages), so that unstretched the keyword scores decide alone. Over the eight
@@ -127,41 +124,22 @@ class ScoreAware:
     the plain weighted sum. The best hit keeps its unstretched score; the others follow below it.
     """
 
-    keyword: Annotated[float, Within(0, 1)] = 0.4
-    """Weight of the keyword score, divided by the best one."""
-    semantic: Annotated[float, Within(0, 1)] = 0.6
-    """Weight of the stretched cosine."""
-    graph: Annotated[float, Within(0, 1)] = 0.2
-    """Weight of the link score, which is a share of the best keyword score."""
-    code: Annotated[float, Within(0, 1)] = 0.2
-    """Weight of the score in code, divided by the best one."""
-    span: Annotated[float, Within(ABOVE_ZERO, 1)] = 0.15
-    """A cosine this far below the best counts as 0, if other lists have candidates."""
-    floor: Annotated[float, Within(ABOVE_ZERO, 1)] = 0.1
-    """Minimum factor on a list's weight, used if all its scores are equal."""
-    variance: Annotated[float, Within(ABOVE_ZERO, 1)] = 0.1
-    """Variance of scores at which a list has its full weight; above it, more."""
-    compared: Annotated[int, Within(2, 1000)] = 10
-    """Number of top scores used to compute the variance."""
-
-    def __post_init__(self) -> None:
-        check_weights("search.score_aware", retriever_weights(self))
-
-    def __call__(self, lists: Mapping[str, Hits], query: Query, tools: Tools) -> Hits:
+    def __call__(
+        self, lists: Mapping[str, Hits], query: Query, factors: Mapping[str, float], tools: Tools
+    ) -> Hits:
         lists = with_missing_cosines(lists, query, tools)
         plain = normalized_scores(lists)
         scores = dict(plain)
         if stretch := "semantic" in plain and len(plain) > 1:
-            scores["semantic"] = _stretched(plain["semantic"], self.span)
-        own = retriever_weights(self)
-        weights = normalized_weights(
-            {name: own[name] for name in plain},
-            query.weights,
-            query.factors,
-            {name: self._discrimination(name, by_id) for name, by_id in scores.items()},
+            scores["semantic"] = _stretched(plain["semantic"])
+        weights = scaled_weights(
+            {name: WEIGHTS[name] for name in plain},
+            factors,
+            KIND_FACTORS.get(query.kind, {}),
+            {name: _discrimination(name, by_id) for name, by_id in scores.items()},
             total=1.0,
         )
-        sums, inputs = weighted_sums(scores, weights), inputs_by_passage(scores)
+        sums, inputs = weighted_sums(scores, weights), _inputs_by_passage(scores)
         rescaling: dict[str, float] = {}
         if stretch:
             rescaling = {
@@ -172,32 +150,33 @@ class ScoreAware:
             hit.rescored(
                 min(1.0, _rescaled(sums[id], **rescaling)),
                 "score_aware",
-                _formula(sum_formula(inputs[id], weights), stretch),
+                _rescaled_formula(_sum_formula(inputs[id], weights), stretch),
                 **inputs[id],
                 **rescaling,
             )
             for id, hit in merge_lists(lists.values()).items()
         )
 
-    def _discrimination(self, name: str, scores: Mapping[str, float]) -> float:
-        """Return the factor on the weight of a list: the higher, the more its scores vary."""
-        best = sorted(scores.values(), reverse=True)[: self.compared]
-        if name != "semantic":
-            # A passage without any of the terms scores 0: the only one that has them stands out.
-            best += [0.0] * (self.compared - len(best))
-        return max(self.floor, _variance(best) / self.variance)
+
+def _discrimination(name: str, scores: Mapping[str, float]) -> float:
+    """Return the factor on the weight of a list: the higher, the more its scores vary."""
+    best = sorted(scores.values(), reverse=True)[:COMPARED]
+    if name != "semantic":
+        # A passage without any of the terms scores 0: the only one that has them stands out.
+        best += [0.0] * (COMPARED - len(best))
+    return max(FLOOR, _variance(best) / FULL_VARIANCE)
 
 
-def _variance(values: Sequence[float]) -> float:
-    # Not `statistics.pvariance`, which is many times slower.
-    mean = sum(values) / len(values)
-    return sum((value - mean) ** 2 for value in values) / len(values)
+def _variance(scores: Sequence[float]) -> float:
+    """Return the population variance. (`statistics.pvariance` is slower by far.)"""
+    mean = sum(scores) / len(scores)
+    return sum((score - mean) ** 2 for score in scores) / len(scores)
 
 
-def _stretched(cosines: Mapping[str, float], span: float) -> dict[str, float]:
+def _stretched(cosines: Mapping[str, float]) -> dict[str, float]:
     """Map the best cosine to 1 and those a span or more below it to 0."""
     best = max(cosines.values())
-    return {id: max(0.0, 1 - (best - cosine) / span) for id, cosine in cosines.items()}
+    return {id: max(0.0, 1 - (best - cosine) / SPAN) for id, cosine in cosines.items()}
 
 
 def _rescaled(sum: float, best: float = 0.0, highest: float = 0.0) -> float:
@@ -205,20 +184,84 @@ def _rescaled(sum: float, best: float = 0.0, highest: float = 0.0) -> float:
     return best * (MIN_SHARE + (1 - MIN_SHARE) * sum / highest) if highest else sum
 
 
-def _formula(terms: str, stretch: bool) -> str:
+def _rescaled_formula(terms: str, stretch: bool) -> str:
     if not stretch:
         return f"min(1, {terms})"
     return f"min(1, best × ({MIN_SHARE} + {1 - MIN_SHARE} × ({terms}) / highest))"
 
 
-@dataclass(frozen=True, slots=True)
-class Learned:
-    """Weighted features rank passages; a softmax and logistic curves turn the sums into probabilities.
+def scaled_weights(
+    weights: Mapping[str, float], *factors: Mapping[str, float], total: float
+) -> dict[str, float]:
+    """Return the weights times all factors of their retriever, scaled to this total."""
+    products = {
+        name: weight * prod(factor.get(name, 1.0) for factor in factors)
+        for name, weight in weights.items()
+    }
+    whole = sum(products.values())
+    if whole <= 0:  # a retriever without weight that is the only one with candidates still counts
+        return dict.fromkeys(products, total / len(products)) if products else {}
+    return {name: product * total / whole for name, product in products.items()}
 
-    The score is the probability that the library contains an answer, times the probability that this
-    passage is relevant if it does. It is calibrated: of results with 0.8, about eight of ten are relevant.
+
+def normalized_scores(lists: Mapping[str, Hits]) -> dict[str, dict[str, float]]:
+    """Return cosines, and other scores divided by the best one, by list and passage id; empty lists are left out."""
+    scores = {}
+    for name, hits in lists.items():
+        if hits:
+            best = 1.0 if name == "semantic" else max(hit.score for hit in hits) or 1.0
+            scores[name] = {hit.chunk.id: min(1.0, max(0.0, hit.score) / best) for hit in hits}
+    return scores
+
+
+def weighted_sums(scores: Scores, weights: Mapping[str, float]) -> dict[str, float]:
+    """Return the weighted sum of each passage's scores, by passage id."""
+    sums: dict[str, float] = {}
+    for name, by_id in scores.items():
+        for id, score in by_id.items():
+            sums[id] = sums.get(id, 0.0) + weights[name] * score
+    return sums
+
+
+def _sum_formula(names: Iterable[str], weights: Mapping[str, float]) -> str:
+    return " + ".join(f"{weights[name]:.6g} × {name}" for name in names)
+
+
+def _inputs_by_passage(scores: Scores) -> dict[str, dict[str, float]]:
+    """Return the scores of each passage by list, the other way round."""
+    inputs: dict[str, dict[str, float]] = {}
+    for name, by_id in scores.items():
+        for id, score in by_id.items():
+            inputs.setdefault(id, {})[name] = score
+    return inputs
+
+
+SLOPE, MIDDLE = 150.0, 0.035
+"""Steepness of the curve, and the sum of rank fusion with probability 0.5, as in the system that it was taken from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Calibrate:
+    """Convert the rank fusion sum r to a probability, 1 / (1 + exp(-150 (r - 0.035))). Off by default; requires `search.fuse = "reciprocal"`.
+
+    A passage ranked first in one list gets 0.06, in two 0.42, in three 0.89.
     """
 
-    def __call__(self, lists: Mapping[str, Hits], query: Query, tools: Tools) -> Hits:
-        candidates = score_candidates(lists, query, tools)
-        return candidates.ranked(query.factors) if candidates else ()
+    def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
+        if any(hit.rank_sum is None for hit in hits):
+            tools.notify(
+                'The stage calibrate requires search.fuse = "reciprocal". Scores are unchanged'
+            )
+            return hits
+        return best_first(
+            hit.rescored(
+                1.0 / (1.0 + exp(-SLOPE * (rank_sum - MIDDLE))),
+                "calibrate",
+                "sigmoid(slope × (rank_sum - middle))",
+                rank_sum=rank_sum,
+                slope=SLOPE,
+                middle=MIDDLE,
+            )
+            for hit in hits
+            for rank_sum in [hit.rank_sum or 0.0]
+        )

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from time import perf_counter
 from typing import TypeVar
 
 from marklight.answer import Answer, Hit, Hits, Step, best_first
 from marklight.ports import Fuse, Refine, Retrieve, Rewrite, Tools
 from marklight.query import Mode, Query
-from marklight.search.fuse import Learned, Reciprocal, ScoreAware, WeightedSum
+from marklight.search.fuse import Calibrate, Learned, Reciprocal, ScoreAware, WeightedSum
 from marklight.search.probability import with_probabilities
 from marklight.search.refine.boosts import Community, CurrentCollection, Recency
-from marklight.search.refine.calibrate import Calibrate
 from marklight.search.refine.confidence import Confidence, answer_probability
 from marklight.search.refine.context import Context, Parents
 from marklight.search.refine.diversity import Diversity
@@ -25,13 +23,12 @@ from marklight.search.refine.linked import Linked
 from marklight.search.refine.per_document import PerDocument, Prose
 from marklight.search.refine.rerank import Rerank
 from marklight.search.retrieve import Code, Keyword, Semantic
-from marklight.search.rewrite.classify import Classify
 from marklight.search.rewrite.expand import Expand
 from marklight.search.rewrite.operators import Operators
 from marklight.search.rewrite.spelling import Spelling
 from marklight.text import analyze
 
-REWRITE: tuple[type[Rewrite], ...] = (Operators, Classify, Spelling, Expand)
+REWRITE: tuple[type[Rewrite], ...] = (Operators, Spelling, Expand)
 RETRIEVE: tuple[type[Retrieve], ...] = (Semantic, Keyword, Code)
 FUSE: tuple[type[Fuse], ...] = (WeightedSum, Reciprocal, ScoreAware, Learned)
 REFINE: tuple[type[Refine], ...] = (
@@ -72,6 +69,10 @@ STATS = {
 WITHOUT_TEXT = ("existing_files", "parents", "context")
 """Stages that refine the documents that pass the filters, where a query has no text."""
 
+CANDIDATES_PER_RESULT = 2
+"""Candidates that each retriever fetches per requested result. Hand-set; not measured."""
+MIN_CODE_CANDIDATES = 30
+"""Candidates of code search from which its weights were learned; with more, its probabilities are too low."""
 MAX_NEAREST = 3
 """Closest passages that are returned where a search abstains."""
 
@@ -87,17 +88,20 @@ class Pipeline:
     fuse: Fuse
     refine: Mapping[str, Refine]
     factors: Mapping[str, float] = field(default_factory=dict)
-    """Factors on the weights of retrievers, by retriever."""
+    """The user's factors on the weights of retrievers, by retriever."""
+    min_candidates: int = 50
+    """Minimum number of candidates that each retriever fetches."""
 
-    def __call__(self, query: Query, tools: Tools) -> Answer:
+    def __call__(self, query: Query, tools: Tools, depth: int = 1) -> Answer:
+        """Search; `depth` multiplies the number of candidates."""
         steps: list[Step] = []
-        query = replace(query, factors=self.factors)
+        count = depth * self.candidate_count(query)
         for name, rewrite in self.rewrite.items():
             if query.text:
                 query = timed(steps, name, rewrite, query, tools=tools)
-        hits = self._fused(steps, query, tools)
+        hits = self._fused(steps, query, count, tools)
         if query.dates:
-            hits = best_readings(hits, self._of_dates(query, tools))
+            hits = best_readings(hits, self._of_dates(query, count, tools))
         last = hits
         for name, refine in self.refine.items():
             if not query.text and name not in WITHOUT_TEXT:
@@ -114,19 +118,30 @@ class Pipeline:
             steps=tuple(steps),
         )
 
-    def _fused(self, steps: list[Step], query: Query, tools: Tools) -> Hits:
+    def candidate_count(self, query: Query) -> int:
+        """Return the number of candidates that each retriever fetches."""
+        least = self.min_candidates
+        if query.mode is Mode.CODE:
+            least = min(least, MIN_CODE_CANDIDATES)
+        return max(least, CANDIDATES_PER_RESULT * query.limit)
+
+    def _fused(self, steps: list[Step], query: Query, count: int, tools: Tools) -> Hits:
         """Return the candidates of all retrievers, fused; without text, the documents that pass the filters."""
         if not query.text:
             from marklight.search.filters import passing_documents
 
-            return timed(steps, "fuse", passing_documents, query, tools=tools)
-        lists = self._candidates(steps, query, tools)
-        hits = timed(steps, "fuse", self.fuse, lists, query, tools=tools)
+            return timed(steps, "fuse", passing_documents, query, count, tools=tools)
+        lists = {
+            name: timed(steps, name, self.retrieve[name], query, count, tools=tools)
+            for name in self.retrieve
+            if name in RETRIEVERS_BY_MODE[query.mode]
+        }
+        hits = timed(steps, "fuse", self.fuse, lists, query, self.factors, tools=tools)
         if any(hit.answer_probability is None for hit in hits):
             hits = timed(steps, "probability", with_probabilities, hits, lists, query, tools=tools)
         return hits
 
-    def _of_dates(self, query: Query, tools: Tools) -> Hits:
+    def _of_dates(self, query: Query, count: int, tools: Tools) -> Hits:
         """Return the candidates if the dates in the query are a condition on documents, and not words."""
         filters = replace(query.filters, dated=query.dates)
         text = query.undated_text if analyze(query.undated_text) else ""
@@ -134,7 +149,7 @@ class Pipeline:
         for name, rewrite in self.rewrite.items():
             if name != "operators" and text:
                 dated = rewrite(dated, tools)
-        return self._fused([], dated, tools)
+        return self._fused([], dated, count, tools)
 
     def _nearest(self, steps: list[Step], query: Query, last: Hits, tools: Tools) -> Hits:
         """Return the closest passages where `confidence` dropped all of them, after the stages that follow it."""
@@ -147,15 +162,6 @@ class Pipeline:
         for name in names[names.index("confidence") + 1 :]:
             last = self.refine[name](query, last, tools)
         return last[: query.limit]
-
-    def _candidates(self, steps: list[Step], query: Query, tools: Tools) -> dict[str, Hits]:
-        """Run the retrievers of the query's mode, in parallel if `tools.run_parallel` is a thread pool; return candidates by name."""
-        names = [name for name in self.retrieve if name in RETRIEVERS_BY_MODE[query.mode]]
-        results = tools.run_parallel(
-            [partial(timed, steps, name, self.retrieve[name], query, tools=tools) for name in names]
-        )
-        steps.sort(key=lambda step: [*self.rewrite, *names].index(step.stage))
-        return dict(zip(names, results, strict=True))
 
 
 def best_readings(one: Hits, two: Hits) -> Hits:

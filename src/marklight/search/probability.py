@@ -23,11 +23,12 @@ from marklight.search.features import (
     QueryFeatures,
     filters_cover_query,
     is_non_latin,
+    merge_lists,
     needs_lexical_weights,
     passage_features,
     query_features,
+    with_missing_cosines,
 )
-from marklight.search.score_normalization import merge_lists, with_missing_cosines
 
 NON_LATIN = "The model and its scores were calibrated in English; for other scripts, rely on matching words more than on scores"
 TIE_BREAK = 1e-9

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from marklight.answer import Hits
 from marklight.ports import BOILERPLATE, FIELD_BOOSTS, Embedder, ScoredChunk, Tools
 from marklight.query import Query
-from marklight.settings import Within
 from marklight.text import code_terms, query_terms
 from marklight.text.languages import main_languages
 
@@ -17,10 +16,8 @@ if TYPE_CHECKING:
     from marklight.model import Vector
 
 
-MAX_PER_RESULT, MAX_CANDIDATES = 1_000, 100_000
-"""Bounds of a retriever's settings: all its candidates are in memory at once, with their texts."""
-
-
+EXPANSION_WEIGHT = 0.3
+"""Total weight of the terms added by `expand`, relative to one term of the query. Hand-set; not measured."""
 SCALE, SHIFT = 0.6, 0.46
 """Linear map from cosines of the multilingual model to those of the default one, by which unrelated texts have the same
 mean and deviation: .53 ± .065 between English headings and sections of FastAPI's manual by the default model, .11 ± .107
@@ -34,18 +31,10 @@ class Semantic:
     A hypothesis is a hypothetical answer (HyDE), so it is embedded as a passage.
     """
 
-    candidates_per_result: Annotated[int, Within(1, MAX_PER_RESULT)] = 2  # hand-set; not measured
-    """Number of candidates to fetch per requested result."""
-    min_candidates: Annotated[int, Within(1, MAX_CANDIDATES)] = 50
-    """Minimum number of candidates to fetch, so that the lists to fuse overlap."""
-    expansion_weight: Annotated[float, Within(0, 1)] = 0.3  # hand-set; not measured
-    """Total weight of the terms added by `expand`, relative to one term of the query."""
-
-    def __call__(self, query: Query, tools: Tools) -> Hits:
+    def __call__(self, query: Query, limit: int, tools: Tools) -> Hits:
         embedder = tools.embedder
         if embedder is None:
             return ()
-        limit = query.candidate_count(self.candidates_per_result, self.min_candidates)
         vector = self._query_vector(query, embedder, tools)
         candidates = tools.snapshot.vectors.search(
             vector, embedder.fingerprint, query.filters, limit
@@ -61,14 +50,14 @@ class Semantic:
             vector = embedder.embed_passages([query.hypothesis])[0]
             return vector
         vector = embedder.embed_query(query.text)
-        if not query.expanded_with or not self.expansion_weight:
+        if not query.expanded_with:
             return vector
         added = tools.snapshot.vocabulary.term_vectors(
             embedder.fingerprint, list(query.expanded_with)
         )
         # The longer a query, the less it needs added terms: one weight for all lengths costs twice as
         # much of nDCG@10 on the Kubernetes documentation (.779 without expansion, .777, .773).
-        weight = self.expansion_weight / max(1, len(query_terms(query.text)))
+        weight = EXPANSION_WEIGHT / max(1, len(query_terms(query.text)))
         for term_vector in added.values():
             vector = vector + weight / len(added) * term_vector
         return vector
@@ -114,16 +103,10 @@ QUOTED_BOOSTS = {**FIELD_BOOSTS, BOILERPLATE: 1.0}
 class Keyword:
     """BM25 over title, headings, frontmatter and body, each with its own weight."""
 
-    candidates_per_result: Annotated[int, Within(1, MAX_PER_RESULT)] = 2  # hand-set; not measured
-    """Number of candidates to fetch per requested result."""
-    min_candidates: Annotated[int, Within(1, MAX_CANDIDATES)] = 50
-    """Minimum number of candidates to fetch, so that the lists to fuse overlap."""
-
-    def __call__(self, query: Query, tools: Tools) -> Hits:
+    def __call__(self, query: Query, limit: int, tools: Tools) -> Hits:
         terms = query_terms(*query.spellings, languages=query.languages)
         if not terms:
             return ()
-        limit = query.candidate_count(self.candidates_per_result, self.min_candidates)
         boosts = QUOTED_BOOSTS if query.filters.has_phrases else FIELD_BOOSTS
         candidates = tools.snapshot.lexical.search(terms, boosts, query.filters, limit)
         return tools.hits(candidates, by="keyword")
@@ -133,15 +116,9 @@ class Keyword:
 class Code:
     """BM25 over the terms of code, where `getUserById` matches `get_user_by_id`."""
 
-    candidates_per_result: Annotated[int, Within(1, MAX_PER_RESULT)] = 2  # hand-set; not measured
-    """Number of candidates to fetch per requested result."""
-    min_candidates: Annotated[int, Within(1, MAX_CANDIDATES)] = 30  # hand-set; not measured
-    """Minimum number of candidates to fetch."""
-
-    def __call__(self, query: Query, tools: Tools) -> Hits:
+    def __call__(self, query: Query, limit: int, tools: Tools) -> Hits:
         terms = code_terms(query.text)
         if not terms:
             return ()
-        limit = query.candidate_count(self.candidates_per_result, self.min_candidates)
         candidates = tools.snapshot.lexical.search_code(terms, query.filters, limit)
         return tools.hits(candidates, by="code")

@@ -350,12 +350,6 @@ def our_stems() -> tuple[str, ...]:
     return tuple(data_lines("our_stems.txt"))
 
 
-@cache
-def navigational_words() -> tuple[str, ...]:
-    """Return words by which a query names a place in the documentation."""
-    return tuple(data_lines("navigational_words.txt"))
-
-
 def data_lines(name: str) -> list[str]:
     """Return the lines of a data file of this package, without comments."""
     from importlib.resources import files

@@ -82,7 +82,6 @@ def test_a_configured_model_reranks_queries_of_three_or_more_words(
     assert scored(capsys, QUERY, "--no-rerank") == {}
     assert scored(capsys, "undo rollout") == {}
     assert "undo.md" in scored(capsys, "undo rollout", "--rerank")
-    assert "undo.md" in scored(capsys, "undo rollout", "--set", "search.rerank.words=2")
     assert scored(capsys, QUERY, "--set", 'search.skip=["rerank"]') == {}
 
 

@@ -19,6 +19,9 @@ MOST = 0.5
 """Term coverage above which a passage has most of the query. For 14 broad queries about generated notes, 80 instead of 40
 right documents are among ten results with it (`python -m benchmarks.everyday vault`)."""
 
+TAIL = 0.005
+"""Results that score lower are dropped; where the best score is less than twice this, those below half the best score. Hand-set; not measured."""
+
 
 @dataclass(frozen=True, slots=True)
 class Confidence:
@@ -34,8 +37,6 @@ class Confidence:
 
     threshold: Annotated[float, Within(0, 1)] = 0.3
     """If the answer probability is lower, no results are returned. `--min-confidence` replaces this check with a minimum score per result."""
-    tail: Annotated[float, Within(0, 1)] = 0.005
-    """Results that score lower are dropped. If the best score is less than twice this value, only those below half the best score are dropped."""
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         if query.min_confidence is not None:
@@ -47,7 +48,7 @@ class Confidence:
             if not hits or _is_calibrated(query, tools):
                 return ()
             tools.notify(UNCALIBRATED)
-        lowest = min(self.tail, max(hit.score for hit in hits) / 2)
+        lowest = min(TAIL, max(hit.score for hit in hits) / 2)
         return tuple(hit for hit in hits if hit.score >= lowest or hit.coverage > MOST)
 
 

@@ -7,16 +7,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from math import nextafter
-from typing import Annotated, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from marklight.answer import Hit, Hits, best_first
 from marklight.model import Chunk
 from marklight.ports import Tools
 from marklight.query import Mode, Query
-from marklight.settings import Within
 from marklight.text import code_terms, normalize
 
 STAGE = "exact_title"
+MAX_MATCHES = 3
+"""Title matches that are ranked first. Hand-set; not measured."""
 MAX_TITLES_READ = 200
 """Titles and headings that are read: a heading such as `Examples` may occur in every document."""
 COMPRESSED_ABOVE = 0.9
@@ -57,15 +58,12 @@ class ExactTitle:
     adds_passages: ClassVar[bool] = True
     """Adds the first passage of a document or section without hits."""
 
-    max_matches: Annotated[int, Within(1)] = 3
-    """Maximum number of title matches to rank first."""
-
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         if query.mode is Mode.CODE:
             return hits
-        matches = title_matches(query, hits, tools)[: self.max_matches]
-        if query.typed_text and len(matches) < self.max_matches:
-            matches = _with_completed_titles(matches, query, hits, tools)[: self.max_matches]
+        matches = title_matches(query, hits, tools)[:MAX_MATCHES]
+        if query.typed_text and len(matches) < MAX_MATCHES:
+            matches = _with_completed_titles(matches, query, hits, tools)[:MAX_MATCHES]
         return with_keyword_matches(query, _raised(hits, matches), tools)
 
 
@@ -232,6 +230,8 @@ MIN_NAME_SCORE = 1 / 3
 """Lowest score of a passage with the name: above the default threshold, below any confident result. The same as that
 of a document with the query among its keywords."""
 RAISED_BY_NAME = "max(before, 1 / 3 + before / 7)"
+MAX_NAMED_PASSAGES = 5
+"""Passages with a name up to which they are kept, as more are no answer. Hand-set; not measured."""
 MAX_NAMES = 3
 """Names of a query that are looked up. Hand-set; not measured."""
 
@@ -251,16 +251,13 @@ class ExactName:
     adds_passages: ClassVar[bool] = True
     """Adds passages that only the code index has found."""
 
-    max_passages: Annotated[int, Within(0, 20)] = 5  # hand-set; not measured
-    """Passages with a name up to which they are kept, as more are no answer; 0 turns it off."""
-
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         names = _NAME.findall(query.text)[:MAX_NAMES] if query.mode is Mode.HYBRID else []
-        if not names or not self.max_passages:
+        if not names:
             return hits
         by_id = {hit.chunk.id: hit for hit in hits}
         for name in names:
-            for hit in self._matches(name, query, tools):
+            for hit in _name_matches(name, query, tools):
                 own = by_id.get(hit.chunk.id, hit)
                 before = max(0.0, own.score)
                 score = max(before, MIN_NAME_SCORE + OWN_SHARE * before)
@@ -270,15 +267,16 @@ class ExactName:
                     )
         return best_first(by_id.values())
 
-    def _matches(self, name: str, query: Query, tools: Tools) -> list[Hit]:
-        """Return the best passages whose code has the name as a whole, not yet scored."""
-        limit = 4 * self.max_passages  # others have only parts of the name
-        found = tools.snapshot.lexical.search_code(code_terms(name), query.filters, limit)
-        chunks = (hit.chunk for hit in tools.hits(found, by="code"))
-        matching = [chunk for chunk in chunks if _folded(name) in _folded_names(chunk.code)]
-        if len(matching) > self.max_passages:
-            return []  # a name such as `FastAPI`, which says little about where the answer is
-        return [Hit(chunk, 0.0) for chunk in matching if tools.exists(chunk.document)]
+
+def _name_matches(name: str, query: Query, tools: Tools) -> list[Hit]:
+    """Return the best passages whose code has the name as a whole, not yet scored."""
+    limit = 4 * MAX_NAMED_PASSAGES  # others have only parts of the name
+    found = tools.snapshot.lexical.search_code(code_terms(name), query.filters, limit)
+    chunks = (hit.chunk for hit in tools.hits(found, by="code"))
+    matching = [chunk for chunk in chunks if _folded(name) in _folded_names(chunk.code)]
+    if len(matching) > MAX_NAMED_PASSAGES:
+        return []  # a name such as `FastAPI`, which says little about where the answer is
+    return [Hit(chunk, 0.0) for chunk in matching if tools.exists(chunk.document)]
 
 
 def _folded(name: str) -> str:

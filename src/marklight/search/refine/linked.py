@@ -16,8 +16,10 @@ from marklight.settings import Within
 MAX_NEIGHBOURS = 64
 """Linked documents of one result that are compared with the query, in each direction: bounds the time for an index page.
 Hand-set; not measured."""
+FOLLOWED = 3
+"""Best documents whose links are followed. Hand-set; not measured."""
 MAX_DOCUMENTS = 20
-"""Bound of the settings. Hand-set; not measured."""
+"""Bound of the setting. Hand-set; not measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +32,6 @@ class Linked:
 
     max_documents: Annotated[int, Within(0, MAX_DOCUMENTS)] = 3
     """Number of documents to add; 0 turns it off."""
-    best: Annotated[int, Within(1, MAX_DOCUMENTS)] = 3  # hand-set; not measured
-    """Number of best documents whose links are followed."""
     below: Annotated[float, Within(0, 1)] = 0.5
     """Score of the first result below which documents are added; 1 adds them to nearly every answer."""
 
@@ -41,7 +41,7 @@ class Linked:
         if query.mode is Mode.CODE or query.filters.documents:
             return hits
         shown = list(dict.fromkeys(hit.chunk.document for hit in hits[: query.limit]))
-        neighbours = tools.snapshot.links.neighbours(shown[: self.best], MAX_NEIGHBOURS)
+        neighbours = tools.snapshot.links.neighbours(shown[:FOLLOWED], MAX_NEIGHBOURS)
         links = Counter(
             other for others in neighbours.values() for other in others if other not in shown
         )

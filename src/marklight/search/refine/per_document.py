@@ -20,6 +20,9 @@ VISIBLE_HITS = 5
 """Hits that are seen with the default limit: with more, a replaced passage would often not be shown."""
 RARE_SHARE = 0.1
 """Share of the hits that contain a rare term, at most: that a common one is missing says little. Hand-set; not measured."""
+PROSE_WEIGHT, ENOUGH_CHARS = 8.0, 200
+"""By how much the log-odds of a passage with enough text may be lower, and the characters above which more text makes no difference.
+Hand-set; not measured."""
 MIN_ODDS = 1e-9
 """Keeps the logarithm of a score of 0 or 1 finite."""
 _LINK = re.compile(r"\[\[[^\[\]\n]{1,500}\]\]|\[[^\[\]]{0,500}\]\([^()\s]{0,2000}\)")
@@ -35,20 +38,15 @@ class Prose:
     their ranks: only passages of one document exchange scores.
     """
 
-    weight: Annotated[float, Within(0, 100)] = 8.0
-    """By how much the log-odds of a passage with enough text may be lower; 0 turns it off."""
-    enough_chars: Annotated[int, Within(1, 100_000)] = 200
-    """Characters above which more text makes no difference."""
-
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         groups: dict[DocumentId, list[Hit]] = {}
         for hit in hits:
             groups.setdefault(hit.chunk.document, []).append(hit)
         changed: dict[str, Hit] = {}
         for group in groups.values():
-            if len(group) > 1 and self.weight:
+            if len(group) > 1:
                 for hit, score in zip(
-                    sorted(group, key=self._preference), [each.score for each in group], strict=True
+                    sorted(group, key=_preference), [each.score for each in group], strict=True
                 ):
                     if hit.score != score:
                         changed[hit.chunk.id] = hit.rescored(
@@ -58,9 +56,10 @@ class Prose:
             return hits
         return best_first(changed.get(hit.chunk.id, hit) for hit in hits)
 
-    def _preference(self, hit: Hit) -> tuple[float, str]:
-        share = min(1.0, prose_length(hit.chunk.own_text) / self.enough_chars)
-        return -(_log_odds(hit.score) + self.weight * share), hit.chunk.id
+
+def _preference(hit: Hit) -> tuple[float, str]:
+    share = min(1.0, prose_length(hit.chunk.own_text) / ENOUGH_CHARS)
+    return -(_log_odds(hit.score) + PROSE_WEIGHT * share), hit.chunk.id
 
 
 def prose_length(text: str) -> int:

@@ -14,6 +14,9 @@ from marklight.query import Query
 from marklight.settings import Within
 from marklight.text import analyze
 
+MIN_WORDS = 3
+"""Shorter queries are not reranked unless `--rerank` is given."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rerank:
@@ -23,14 +26,12 @@ class Rerank:
     """Number of best hits that the model scores."""
     budget_ms: Annotated[float, Within(0)] = 500.0
     """Time limit; passages not scored in time rank below the others. Loading the model is not included."""
-    words: Annotated[int, Within(0)] = 3
-    """Shorter queries are not reranked unless `--rerank` is given."""
 
     def wants(self, query: Query) -> bool:
         """Return True if this query is to be reranked, given a model."""
         if query.rerank is not None:
             return query.rerank and bool(query.text.strip())
-        return _word_count(query.text) >= max(1, self.words)
+        return _word_count(query.text) >= MIN_WORDS
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         if tools.reranker is None or not hits or not self.wants(query):

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 CANDIDATES_PER_TERM = 8
 """Nearest terms fetched for each one added, as most are inflections of a word of the query. Hand-set; not measured."""
+MAX_QUERY_TERMS = 3
+"""Longer queries, stop words aside, are not expanded. Hand-set; not measured."""
 MAX_ADDED = 20
 """Bound of the setting. Hand-set; not measured."""
 
@@ -30,15 +32,13 @@ class Expand:
     min_cosine: Annotated[float, Within(0, 1)] = 0.5
     """Minimum cosine of a term with the query, after the mean vector of the vocabulary is subtracted: with it
     `auth` (.68) and `db` (.75) get their long forms, and `k8s` does not get `kudos` (.39)."""
-    max_query_terms: Annotated[int, Within(1)] = 3  # hand-set; not measured
-    """Longer queries, stop words aside, are not expanded."""
 
     def __call__(self, query: Query, tools: Tools) -> Query:
         uses_vectors = query.mode in (Mode.HYBRID, Mode.SEMANTIC)
         if tools.embedder is None or not uses_vectors or query.hypothesis or not self.max_terms:
             return query
         terms = set(analyze(query.text))
-        if len(terms) > self.max_query_terms:
+        if len(terms) > MAX_QUERY_TERMS:
             return query
         count = CANDIDATES_PER_TERM * self.max_terms
         nearest = _nearest(query.text, tools.snapshot, tools.embedder, count)

@@ -7,11 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 from string import ascii_lowercase
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 from marklight.ports import FULL_COVERAGE, Snapshot, Tools
 from marklight.query import Filters, Mode, Query
-from marklight.settings import Within
 from marklight.text import (
     ENGLISH,
     MAX_QUERY_TERMS,
@@ -39,6 +38,8 @@ on, two of any kind from eight, and word endings, for 31 and 55.
 MAX_COMPARED = 500
 """Most frequent terms with the same prefix that are compared for two edits. Hand-set; not measured."""
 
+MAX_MISSING_WORDS = 3
+"""Words missing from the library for which another spelling or a suggestion is looked up. Hand-set; not measured."""
 MIN_PREFIX = 2
 """Letters of a word that is completed. Hand-set; not measured."""
 MIN_FREQUENCY_RATIO = 3
@@ -61,20 +62,10 @@ class Spelling:
     word is also searched as the beginning of a word that occurs in far more documents than it does.
     """
 
-    max_words: Annotated[int, Within(0, MAX_QUERY_TERMS)] = 3  # hand-set; not measured
-    """Maximum number of words missing from the library for which another spelling or a suggestion is looked up."""
-
-    max_completions: Annotated[int, Within(0, 20)] = 1
-    """Maximum number of words that an unfinished word is completed to; 0 completes none. With half of the last word, nDCG@10 of
-    keyword search on four development sets is .659 with 1, .647 with 3 and .640 with 6; on four others .649, and .635 with 3."""
-
     def __call__(self, query: Query, tools: Tools) -> Query:
         if query.mode not in (Mode.HYBRID, Mode.KEYWORD):
             return query
-        if self.max_completions:
-            query = _with_completions(query, self.max_completions, tools)
-        if not self.max_words:
-            return query
+        query = _with_completion(query, tools)
         documents = (ENGLISH, *tools.snapshot.metadata.languages())
         if query.languages[0] not in documents:
             return query  # words of another language are no misspellings of those of the library
@@ -90,14 +81,14 @@ class Spelling:
         missing = _non_overlapping(
             [*corrections, *(word for word in typed if word.folded not in indexed)]
         )
-        for word in missing[len(corrections) :][: self.max_words]:
+        for word in missing[len(corrections) :][:MAX_MISSING_WORDS]:
             if split := split_compound(word.folded, tools.snapshot):
                 corrections[word] = split
             elif word.is_plain and (
                 suggestion := suggest(word.folded, tools.snapshot, query.languages)
             ):
                 tools.notify(f'No passage contains "{word.text}". Did you mean "{suggestion}"?')
-        return _corrected(query, corrections)
+        return _with_corrections(query, corrections)
 
 
 class QueryWord(NamedTuple):
@@ -116,18 +107,20 @@ class QueryWord(NamedTuple):
         return self.folded.isalpha() and (self.text[1:].islower() or self.text.isupper())
 
 
-def _corrected(query: Query, corrections: dict[QueryWord, str]) -> Query:
+def _with_corrections(query: Query, corrections: dict[QueryWord, str]) -> Query:
     if not corrections:
         return query
     text = query.text
     for word in sorted(corrections, reverse=True):  # from the end, so that offsets stay valid
         text = text[: word.start] + corrections[word] + text[word.end :]
     return replace(
-        query, corrected_text=text, corrected_terms=tuple(dict.fromkeys(corrections.values()))
+        query,
+        other_spellings=(text, *query.other_spellings),
+        added_words=(*corrections.values(), *query.added_words),
     )
 
 
-def _with_completions(query: Query, limit: int, tools: Tools) -> Query:
+def _with_completion(query: Query, tools: Tools) -> Query:
     """Complete the last word if somebody is typing it, or if it is the only word and no passage contains it.
 
     A word without passages is replaced by its most likely completion: the most frequent one (most popular completion,
@@ -139,41 +132,30 @@ def _with_completions(query: Query, limit: int, tools: Tools) -> Query:
         return query
     match = _LAST_WORD.search(text)
     word = fold(match[0]) if match else ""
-    is_known = bool(word) and word in _in_index([word], tools.snapshot, query.languages)
-    if not query.prefix and (is_known or split_compound(word, tools.snapshot)):
+    is_indexed = bool(word) and word in _in_index([word], tools.snapshot, query.languages)
+    if not query.prefix and (is_indexed or split_compound(word, tools.snapshot)):
         return query
-    completions = (
-        complete(word, limit, tools.snapshot, query.languages) if len(word) >= MIN_PREFIX else []
-    )
-    if is_known or not (match and completions):
-        unknown = is_single and not _in_index([fold(text)], tools.snapshot, query.languages)
-        typed = text if completions or unknown else ""
-        last = match[0] if match else ""
-        return replace(
-            query, text=text, typed_text=typed, last_word=last, completions=tuple(completions)
-        )
+    completion = complete(word, tools.snapshot, query.languages) if len(word) >= MIN_PREFIX else ""
+    if not match or not completion:
+        is_unknown = is_single and not _in_index([fold(text)], tools.snapshot, query.languages)
+        return replace(query, text=text, typed_text=text if is_unknown else "")
+    completed = text[: match.start()] + completion
+    query = replace(query, typed_text=text, added_words=(completion,))
+    if is_indexed:
+        return replace(query, text=text, other_spellings=(completed,))
     if not query.prefix:
-        quoted = ", ".join(f'"{each}"' for each in completions)
-        tools.notify(f'No passage contains "{match[0]}". Searching for {quoted}')
-    return replace(
-        query,
-        text=text[: match.start()] + completions[0],
-        raw_text=query.raw_text or query.text,
-        typed_text=text,
-        last_word=completions[0],
-        completions=tuple(completions),
-    )
+        tools.notify(f'No passage contains "{match[0]}". Searching for "{completion}"')
+    return replace(query, text=completed, raw_text=query.raw_text or query.text)
 
 
-def complete(
-    word: str, limit: int, snapshot: Snapshot, languages: Sequence[str] = (ENGLISH,)
-) -> list[str]:
-    """Return the words of the library that begin with a word and occur in far more documents, most frequent first.
+def complete(word: str, snapshot: Snapshot, languages: Sequence[str] = (ENGLISH,)) -> str:
+    """Return the word of the library that begins with a word and occurs in the most documents, far more than it does.
 
-    Inflections of one word are counted together.
+    Inflections of one word are counted together. With half of the last word, nDCG@10 of keyword search on four
+    development sets is .659 with one completion, .647 with 3 and .640 with 6.
     """
     if has_cjk(word):
-        return []
+        return ""
     own = snapshot.vocabulary.document_frequencies([word]).get(word, 0)
     longer = snapshot.vocabulary.terms_with_prefix(
         word, len(word) + 1, MAX_TERM_LETTERS, MAX_COMPARED
@@ -192,9 +174,9 @@ def complete(
     )
     best = sorted(likely, key=lambda stems: (-counts[stems], words[stems]))
     # Terms are counted in whole documents, and some of their text may be in no passage.
-    chosen = [words[stems] for stems in best[: 2 * limit]]
+    chosen = [words[stems] for stems in best[:2]]
     indexed = _in_index(chosen, snapshot, languages)
-    return [term for term in chosen if term in indexed][:limit]
+    return next((term for term in chosen if term in indexed), "")
 
 
 def _query_words(text: str) -> list[QueryWord]:
