@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Self
 
 from benchmarks._measure import corpus, result_path
 from marklight.answer import CHARACTERS_PER_TOKEN
-from marklight.models.converted import cache_folder
+from marklight.models.store import cache_folder
 
 TASKS = Path(__file__).parent / "assistant_tasks.toml"
 MAX_CALLS = 8

@@ -19,9 +19,9 @@ import onnxruntime
 
 from benchmarks._measure import corpus, in_a_process, save
 from marklight.models import load
-from marklight.models.converted import convert
 from marklight.models.onnx import BATCH_TOKENS, OnnxEmbedder, batches
 from marklight.models.record import GRANITE
+from marklight.models.store import package_folder
 
 ROUNDS = 5
 MEMORY = """
@@ -66,7 +66,7 @@ def main() -> None:
     assert isinstance(model, OnnxEmbedder)
     tokens = model.tokenize(texts)
     count = sum(map(len, tokens))
-    data = convert(GRANITE).model
+    data = (package_folder(GRANITE) / GRANITE.files[0].path).read_bytes()
     bare, single, still = session(data), session(data, 1), session(data, spinning="0")
     lean = session(data, enable_cpu_mem_arena=False)
     pool = ThreadPoolExecutor(2)

@@ -25,7 +25,7 @@ from marklight.answer import Answer, Hit
 from marklight.eval.collection import open_collection
 from marklight.eval.dataset import Dataset
 from marklight.library import Library
-from marklight.models.converted import cache_folder
+from marklight.models.store import cache_folder
 
 QUESTIONS = Path(__file__).parent / "questions"
 RESULTS = 10

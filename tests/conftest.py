@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -12,6 +13,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from marklight.errors import ModelError
+from marklight.models.record import GRANITE
+from marklight.models.store import package_folder
 from tests.models.serving import Behaviour, serving
 
 # How long one example takes tells about the machine, and whether numpy was loaded before.
@@ -28,6 +32,12 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 # What this user keeps on this machine stays as it is: which indexes are theirs, and what they trust.
 _DATA = tempfile.TemporaryDirectory(prefix="marklight-data-")
 os.environ["MARKLIGHT_DATA_DIR"] = _DATA.name
+
+try:
+    package_folder(GRANITE)
+except ModelError:  # this checkout was installed before the model changed
+    _BACKEND = Path(__file__).parents[1] / "scripts" / "build_backend.py"
+    subprocess.run([sys.executable, str(_BACKEND)], check=True)
 
 _SHOWN_LINES, _SHOWN_WIDTH = 30, 200
 """What is printed of a failure at once."""

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from marklight.library.settings_tables import Model
-from marklight.models import load
+from marklight.models import MULTILINGUAL, load
 from marklight.ports import Embedder
 from tests.models import tiny
 from tests.models.serving import Behaviour, serving
@@ -19,7 +19,14 @@ from tests.models.serving import Behaviour, serving
 
 @pytest.fixture(
     scope="module",
-    params=["fake", "granite-embedding-30m-english", "folder", "openai:m", "ollama:m"],
+    params=[
+        "fake",
+        "granite-embedding-30m-english",
+        MULTILINGUAL,
+        "folder",
+        "openai:m",
+        "ollama:m",
+    ],
 )
 def embedder(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory

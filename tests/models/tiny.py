@@ -10,8 +10,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from marklight.models.graph import Float32, build
-from marklight.models.weights import Shape, Weights
+from scripts.build_model import Float32, Shape, Weights, build
 
 if TYPE_CHECKING:
     from marklight.model import Matrix

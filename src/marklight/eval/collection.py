@@ -19,7 +19,7 @@ from marklight.errors import MarklightError, StoreError, UsageError
 from marklight.eval.dataset import Dataset, JudgedQuery, Judgement, Text
 from marklight.library import DEFAULT_COLLECTION, Library
 from marklight.library.configuration import compose_pipeline, read_settings
-from marklight.models.converted import cache_folder
+from marklight.models.store import cache_folder
 from marklight.place import PROJECT_FILE
 from marklight.ports import Progress, no_progress
 from marklight.settings import Settings

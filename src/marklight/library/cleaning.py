@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from marklight import engines, ownership
 from marklight.errors import Busy, NotFound, StoreError, UsageError
-from marklight.models.converted import cache_folder
+from marklight.models.store import cache_folder
 from marklight.ownership import Provenance
 from marklight.private_files import data_folder, is_plain_folder, remove, state_folder
 from marklight.settings import user_file

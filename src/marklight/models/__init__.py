@@ -6,7 +6,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from copy import copy
-from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -18,6 +17,7 @@ from marklight.models.record import (
     KINDS,
     KNOWN,
     MULTILINGUAL,
+    UNIVERSAL,
     Kind,
     ModelRecord,
     is_remote,
@@ -27,7 +27,6 @@ from marklight.ports import Unloadable
 if TYPE_CHECKING:
     from marklight.model import Matrix, Vector
     from marklight.models.cross_encoder import CrossEncoder
-    from marklight.models.onnx import OnnxEmbedder
     from marklight.models.remote.server import Server
     from marklight.ports import Embedder, Reranker
 
@@ -154,13 +153,12 @@ def load_reranker(
     return _reranker(name, cache_dir=cache_dir, threads=threads)
 
 
-def _embedder(name: str, *, cache_dir: Path | None, threads: int | None) -> OnnxEmbedder:
+def _embedder(name: str, *, cache_dir: Path | None, threads: int | None) -> Embedder:
     """Open an embedding model: a bundled one, one that was pulled or imported, or a folder."""
     from marklight.models.onnx import OnnxEmbedder
 
-    known = KNOWN.get(name)
-    if known is not None and known.package:
-        return _converted(known, cache_dir, threads)
+    if name in KNOWN and KNOWN[name].package:
+        return _installed(KNOWN[name], threads)
     record, folder = _published(name, "embedder", cache_dir)
     return OnnxEmbedder(record, *_verified_readers(record, folder), threads)
 
@@ -200,16 +198,17 @@ def _configured(name: str, server: Server | None) -> Server:
     return server
 
 
-def _converted(record: ModelRecord, cache_dir: Path | None, threads: int | None) -> OnnxEmbedder:
-    from marklight.models.converted import ConvertedModel, cache_folder, convert, package_folder
+def _installed(record: ModelRecord, threads: int | None) -> Embedder:
+    """Open a model whose files are part of a Python package."""
     from marklight.models.onnx import OnnxEmbedder
+    from marklight.models.store import package_folder
+    from marklight.models.universal_encoder import UniversalEmbedder
 
-    package_folder(record)  # fails early if the package is missing
-    folder = f"{record.name}-{record.fingerprint[:16]}"
-    converted = ConvertedModel(
-        cache_folder(cache_dir) / "models" / "converted" / folder, partial(convert, record)
-    )
-    return OnnxEmbedder(record, converted.model, converted.tokenizer, threads)
+    folder = package_folder(record)
+    if record is UNIVERSAL:
+        return UniversalEmbedder(record, folder, threads)
+    model, tokenizer = (folder / file.path for file in record.files)
+    return OnnxEmbedder(record, lambda: str(model), tokenizer.read_bytes, threads)
 
 
 def _published(name: str, kind: Kind, cache_dir: Path | None) -> tuple[ModelRecord, Path]:

@@ -28,7 +28,12 @@ CONFIGURATION = (
 _MODELS = ("onnx/model.onnx", "model.onnx", "onnx/model_quantized.onnx", "model_quantized.onnx")
 _PAIRS = "ForSequenceClassification"
 """Suffix of the architecture name of cross-encoders."""
-_SETTABLE = {field.name for field in fields(ModelRecord)} - {"form", "files", "package", "extra"}
+_SETTABLE = {field.name for field in fields(ModelRecord)} - {
+    "files",
+    "package",
+    "install",
+    "weights",
+}
 
 
 def describe(
@@ -44,7 +49,6 @@ def describe(
     name = name or str(own.get("name") or folder.resolve().name)
     record = ModelRecord(
         name=name,
-        form="onnx",
         files=tuple(
             File(path, digests.get(path) or file_digest(folder / path))
             for path in needed_files(folder, model)

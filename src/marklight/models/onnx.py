@@ -47,7 +47,7 @@ class OnnxModel:
         threads: int | None = None,
     ) -> None:
         self.record = record
-        self.threads = _thread_count(threads)
+        self.threads = thread_count(threads)
         self._read_model = read_model
         self._read_tokenizer = read_tokenizer
 
@@ -226,7 +226,7 @@ def _open_session(name: str, model: bytes | str) -> Session:
     )
 
 
-def _thread_count(wanted: int | None) -> int:
+def thread_count(wanted: int | None) -> int:
     """Return the configured number of threads, else the number of usable cores, at most MAX_THREADS."""
     if wanted:
         return wanted

