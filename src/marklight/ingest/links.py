@@ -28,8 +28,6 @@ MAX_PAIRS = 200_000
 """Above this number of linked pairs no communities are computed: 100,000 take 5 seconds, and time grows faster."""
 GROUPED = "communities"
 """Manifest key: generation of the links from which communities were last computed."""
-_SEED = 1
-"""Any fixed number: the same links must always give the same communities."""
 
 _EXTENSION = re.compile(r"\.([a-z][a-z0-9]{0,9})$")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
@@ -197,23 +195,17 @@ def update_communities(engine: Engine) -> None:
 
 
 def louvain_communities(snapshot: Snapshot) -> Mapping[DocumentId, int]:
-    """Return the community number of each document by Louvain's method; a document without links has none.
-
-    Blondel, Guillaume, Lambiotte and Lefebvre, Fast unfolding of communities in large networks, 2008.
-    """
+    """Return the community number of each document by Louvain's method; a document without links has none."""
     pairs = list(snapshot.links.edges())
     if not pairs or len(pairs) > MAX_PAIRS:
         return {}
-    import networkx
+    from marklight.ingest.louvain import louvain
 
     ids = sorted({id for pair in pairs for id in pair})
     # Numbers, since the order of a set of strings changes from process to process.
     number = {id: at for at, id in enumerate(ids)}
     # Two documents that link to each other have an edge of weight 2.
     weights = Counter(tuple(sorted((number[source], number[target]))) for source, target in pairs)
-    graph = networkx.Graph()
-    graph.add_nodes_from(range(len(ids)))
-    graph.add_weighted_edges_from((*pair, weights[pair]) for pair in sorted(weights))
-    communities = networkx.community.louvain_communities(graph, seed=_SEED)
-    groups = sorted(sorted(group) for group in communities if len(group) > 1)
+    edges = {pair: weights[pair] for pair in sorted(weights) if pair[0] != pair[1]}
+    groups = sorted(sorted(group) for group in louvain(edges, len(ids)) if len(group) > 1)
     return {ids[node]: at for at, group in enumerate(groups) for node in group}

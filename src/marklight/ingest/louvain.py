@@ -1,0 +1,87 @@
+"""Louvain's method: group the nodes of a weighted graph into communities of high modularity.
+
+Blondel, Guillaume, Lambiotte and Lefebvre, Fast unfolding of communities in large networks, 2008.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+_ROUNDING = 1e-9
+"""Gains below this are rounding errors, and nodes that follow them may never come to rest."""
+
+Neighbours = list[dict[int, float]]
+"""The weights of the edges of each node, by the node at the other end."""
+
+
+def louvain(edges: Mapping[tuple[int, int], float], count: int) -> list[list[int]]:
+    """Return the communities of the nodes 0 to `count` - 1, the same ones in every run; one edge per pair of nodes."""
+    neighbours: Neighbours = [{} for _ in range(count)]
+    for (first, second), weight in edges.items():
+        neighbours[first][second] = neighbours[second][first] = weight
+    loops = [0.0] * count
+    """Weight of the edges inside each node, which is a community of the level below."""
+    members = [[node] for node in range(count)]
+    total = sum(edges.values())
+    gain = 1.0
+    while total and gain > _ROUNDING:
+        labels, gain = _move_nodes(neighbours, loops, total)
+        order = {label: number for number, label in enumerate(dict.fromkeys(labels))}
+        labels = [order[label] for label in labels]
+        members = _merge_members(members, labels, len(order))
+        neighbours, loops = _merge_edges(neighbours, loops, labels, len(order))
+    return members
+
+
+def _move_nodes(
+    neighbours: Neighbours, loops: list[float], total: float
+) -> tuple[list[int], float]:
+    """Move each node to the community next to it that adds most modularity, until none moves; return labels and the gain."""
+    degrees = [
+        sum(edges.values()) + 2 * loop for edges, loop in zip(neighbours, loops, strict=True)
+    ]
+    labels, sizes = list(range(len(neighbours))), list(degrees)
+    gain, moved = 0.0, True
+    while moved:
+        moved = False
+        for node, edges in enumerate(neighbours):
+            degree, label = degrees[node], labels[node]
+            weights: defaultdict[int, float] = defaultdict(float)
+            for other, weight in edges.items():
+                weights[labels[other]] += weight
+            sizes[label] -= degree
+            gain_here = best_gain = weights[label] - sizes[label] * degree / (2 * total)
+            for candidate, weight in weights.items():
+                candidate_gain = weight - sizes[candidate] * degree / (2 * total)
+                if candidate_gain > best_gain + _ROUNDING:
+                    label, best_gain = candidate, candidate_gain
+            sizes[label] += degree
+            if label != labels[node]:
+                labels[node], moved = label, True
+                gain += (best_gain - gain_here) / total
+    return labels, gain
+
+
+def _merge_members(members: list[list[int]], labels: list[int], count: int) -> list[list[int]]:
+    merged: list[list[int]] = [[] for _ in range(count)]
+    for nodes, label in zip(members, labels, strict=True):
+        merged[label].extend(nodes)
+    return merged
+
+
+def _merge_edges(
+    neighbours: Neighbours, loops: list[float], labels: list[int], count: int
+) -> tuple[Neighbours, list[float]]:
+    """Return the graph whose nodes are the communities of this one."""
+    merged: list[defaultdict[int, float]] = [defaultdict(float) for _ in range(count)]
+    merged_loops = [0.0] * count
+    for node, edges in enumerate(neighbours):
+        label = labels[node]
+        merged_loops[label] += loops[node]
+        for other, weight in edges.items():
+            if labels[other] == label:
+                merged_loops[label] += weight / 2  # each edge is listed at both of its ends
+            else:
+                merged[label][labels[other]] += weight
+    return list(map(dict, merged)), merged_loops
