@@ -206,6 +206,10 @@ def louvain_communities(snapshot: Snapshot) -> Mapping[DocumentId, int]:
     number = {id: at for at, id in enumerate(ids)}
     # Two documents that link to each other have an edge of weight 2.
     weights = Counter(tuple(sorted((number[source], number[target]))) for source, target in pairs)
-    edges = {pair: weights[pair] for pair in sorted(weights) if pair[0] != pair[1]}
+    edges = {
+        (first, second): float(weights[first, second])
+        for first, second in sorted(weights)
+        if first != second
+    }
     groups = sorted(sorted(group) for group in louvain(edges, len(ids)) if len(group) > 1)
     return {ids[node]: at for at, group in enumerate(groups) for node in group}
