@@ -6,22 +6,29 @@ Each operation refreshes the index first, and reads a document again if its file
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from heapq import nsmallest
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from marklight.answer import iso_seconds
 from marklight.errors import NotFound, StoreError, UsageError
 from marklight.library.concurrency import repeat_if_lost
 from marklight.library.model_selection import model_in_use
-from marklight.library.references import References, filter_patterns
-from marklight.library.refresh import index_again, read_current, refresh_existing, stale_notice
+from marklight.library.references import References, Resolved, filter_patterns
+from marklight.library.refresh import (
+    MAX_ATTEMPTS,
+    index_again,
+    refresh_existing,
+    stale_notice,
+)
 from marklight.library.validation import context_level, globs, integer
-from marklight.model import DocumentId
-from marklight.ports import IndexedFile, Progress
+from marklight.model import Document, DocumentId
+from marklight.ports import IndexedFile, Progress, Snapshot
 from marklight.query import Filters
+from marklight.reference import has_wildcards
 from marklight.report import DocumentList, Extract, Graph, Links, Outline, Page, Related
 from marklight.search import relations
 from marklight.search.extracts import extract_at_level
@@ -32,10 +39,75 @@ if TYPE_CHECKING:
 MAX_MATCHES = 1000
 """Documents that a glob may mean."""
 
-Result = TypeVar("Result", bound=Extract | Outline | Page | Links | Related)
-"""A result about one document."""
+Result = TypeVar("Result", bound=Extract | Outline | Page | Links | Related | Graph)
 
 
+class OpenedDocument(NamedTuple):
+    """A document as its file is now, and the snapshot of the index that contains it."""
+
+    library: Library
+    snapshot: Snapshot
+    resolved: Resolved
+    notices: tuple[str, ...]
+
+    @property
+    def document(self) -> Document:
+        return self.resolved.document
+
+    def finish(self, result: Result) -> Result:
+        """Return a result with the notices about the document."""
+        return _finish(self.library, result, self.notices)
+
+
+def _finish(library: Library, result: Result, notices: Iterable[str]) -> Result:
+    several = library.files.several
+    return replace(result, several_collections=several, notices=(*notices, *result.notices))
+
+
+@contextmanager
+def open_document(
+    library: Library,
+    ref: str,
+    near: Path | None,
+    progress: Progress,
+    collection: str | None = None,
+) -> Iterator[OpenedDocument]:
+    """Refresh the index and resolve a reference; a file that changed since it was indexed is indexed again first.
+
+    A scan with a time limit may not have reached that file.
+    """
+    notices = refresh_existing(library, progress)
+    unindexed: list[DocumentId] = []
+    retried = False
+    for attempts_left in reversed(range(MAX_ATTEMPTS + 1)):
+        with library.engine.snapshot() as snapshot:
+            references = References(library.files, snapshot, near, collection, unindexed.append)
+            try:
+                resolved = references.resolve(ref)
+            except NotFound as error:
+                may_retry = attempts_left and not retried
+                indexed = may_retry and index_again(library, unindexed, progress)
+                if reason := _refusal(library, unindexed):
+                    raise NotFound(reason) from error
+                if not indexed:
+                    raise
+                retried = True
+                continue
+            id = resolved.document.id
+            indexed_file = snapshot.documents.files_of([id])
+            damaged = snapshot.status.damaged_documents([id])
+            changed = library.files.changed(indexed_file) if library.indexes_here else []
+            if attempts_left and index_again(library, [*damaged, *changed], progress):
+                continue
+            if damaged:
+                raise StoreError(f"{id.path} is damaged in the index", "Run `marklight doctor`")
+            elsewhere = library.shared.elsewhere_notices(indexed_file) if library.shared else ()
+            notices = (*notices, *elsewhere, *stale_notice(len(changed)))
+            yield OpenedDocument(library, snapshot, resolved, notices)
+            return
+
+
+@repeat_if_lost
 def get(
     library: Library,
     ref: str,
@@ -47,38 +119,33 @@ def get(
 ) -> Extract:
     """Return a document or a part of it, with as much context as the level says."""
     wanted, count = context_level(level, context)
-
-    def read(references: References) -> Extract:
-        extract = replace(references, collection=collection).resolve(ref).extract()
-        library.files.check_exists(extract.document)
-        return extract_at_level(extract, wanted, references.snapshot, count) if wanted else extract
-
-    return _about_document(library, read, near, progress)
+    with open_document(library, ref, near, progress, collection) as opened:
+        extract = opened.resolved.extract()
+        if wanted:
+            extract = extract_at_level(extract, wanted, opened.snapshot, count)
+        return opened.finish(extract)
 
 
+@repeat_if_lost
 def outline(library: Library, ref: str, near: Path | None, progress: Progress) -> Outline:
     """Return the headings of a document."""
-
-    def read(references: References) -> Outline:
-        document = references.resolve(ref).document
-        return Outline(document.id, tuple(document.outline))
-
-    return _about_document(library, read, near, progress)
+    with open_document(library, ref, near, progress) as opened:
+        return opened.finish(Outline(opened.document.id, tuple(opened.document.outline)))
 
 
+@repeat_if_lost
 def page(library: Library, ref: str, line: int, near: Path | None, progress: Progress) -> Page:
     """Return a document as safe HTML; of a very long one the part around a line."""
     from marklight.ingest.render import render
 
     several = library.files.several
-
-    def read(references: References) -> Page:
-        snapshot, document = references.snapshot, references.resolve(ref).document
+    with open_document(library, ref, near, progress) as opened:
+        snapshot, document = opened.snapshot, opened.document
         links = snapshot.links.outgoing(document.id)
         targets = {link.link.keys: link.target.named(several) for link in links if link.target}
         parsers = library.text_ingest.discover.parsers
         rendered = render(document, document.id.named(several), targets.get, line, parsers)
-        return Page(
+        page = Page(
             document=document.id,
             title=document.title,
             html=rendered.html,
@@ -90,40 +157,37 @@ def page(library: Library, ref: str, line: int, near: Path | None, progress: Pro
             date=document.date,
             dated=iso_seconds(snapshot.documents.dates([document.id])[document.id]),
         )
+        return opened.finish(page)
 
-    return _about_document(library, read, near, progress)
 
-
+@repeat_if_lost
 def links(
     library: Library, ref: str | None, limit: int, near: Path | None, progress: Progress
 ) -> Links:
     """Return the links to and from a document; without one, unresolved links and orphans of the library."""
     integer("The limit", limit, 1, relations.MAX_BACKLINKS)
+    exists = library.files.exists
+    if ref is not None:
+        with open_document(library, ref, near, progress) as opened:
+            found = relations.links(opened.document.id, opened.snapshot, limit, exists)
+            return opened.finish(found)
+    notices = refresh_existing(library, progress)
+    with library.engine.snapshot() as snapshot:
+        return _finish(library, relations.unresolved_and_orphans(snapshot, limit, exists), notices)
 
-    def read(references: References) -> Links:
-        snapshot = references.snapshot
-        if ref is None:
-            return relations.unresolved_and_orphans(snapshot, limit, library.files.exists)
-        id = references.resolve(ref).document.id
-        return relations.links(id, snapshot, limit, library.files.exists)
 
-    return _about_document(library, read, near, progress)
-
-
+@repeat_if_lost
 def related(
     library: Library, ref: str, limit: int, near: Path | None, progress: Progress
 ) -> Related:
     """Return the documents most related to a document: by links, shared tags and embeddings, each with the reasons."""
     integer("The limit", limit, 1, 100)
-
-    def read(references: References) -> Related:
-        snapshot, document = references.snapshot, references.resolve(ref).document
-        model = ""
+    with open_document(library, ref, near, progress) as opened:
+        snapshot, model = opened.snapshot, ""
         if library.settings["model.name"] != "none":
             model = model_in_use(snapshot, lambda: library.models.fingerprint()[0])
-        return relations.related(document, snapshot, model, limit, library.files.exists)
-
-    return _about_document(library, read, near, progress)
+        found = relations.related(opened.document, snapshot, model, limit, library.files.exists)
+        return opened.finish(found)
 
 
 @repeat_if_lost
@@ -138,15 +202,14 @@ def graph(
     """Return the link graph around a document; without one, around the documents with the most links."""
     integer("The depth", depth, 1, relations.MAX_DEPTH)
     integer("The limit", limit, 1, relations.MAX_NODES)
+    exists = library.files.exists
+    if ref is not None:
+        with open_document(library, ref, near, progress) as opened:
+            id, snapshot = opened.document.id, opened.snapshot
+            return opened.finish(relations.graph_around(id, snapshot, depth, limit, exists))
     notices = refresh_existing(library, progress)
     with library.engine.snapshot() as snapshot:
-        if ref is None:
-            result = relations.graph_of_best_linked(snapshot, limit, library.files.exists)
-        else:
-            references = References(library.files, snapshot, near)
-            id = references.resolve(ref).document.id
-            result = relations.graph_around(id, snapshot, depth, limit, library.files.exists)
-    return replace(result, several_collections=library.files.several, notices=notices)
+        return _finish(library, relations.graph_of_best_linked(snapshot, limit, exists), notices)
 
 
 @repeat_if_lost
@@ -157,7 +220,7 @@ def resolve(library: Library, ref: str, near: Path | None, progress: Progress) -
         try:
             ids = [References(library.files, snapshot, near).resolve(ref).document.id]
         except NotFound:
-            if not set(ref) & set("*?["):
+            if not has_wildcards(ref):
                 raise
             patterns = filter_patterns(globs([ref]), library.collections, (), near)
             ids = snapshot.metadata.matching_documents(Filters(paths=patterns), MAX_MATCHES)
@@ -166,49 +229,6 @@ def resolve(library: Library, ref: str, near: Path | None, progress: Progress) -
         files = snapshot.documents.files_of(ids)
     documents = tuple((id, files[id].file) for id in ids)
     return DocumentList(documents, len(ids), several_collections=library.files.several)
-
-
-@repeat_if_lost
-def _about_document(
-    library: Library,
-    read: Callable[[References], Result],
-    near: Path | None,
-    progress: Progress,
-) -> Result:
-    """Return what `read` finds about a document, after its file was indexed again if it changed."""
-    notices = refresh_existing(library, progress)
-    unindexed: list[DocumentId] = []
-    damaged: list[DocumentId] = []
-    elsewhere: list[str] = []
-
-    def attempt() -> tuple[Result, list[DocumentId]]:
-        with library.engine.snapshot() as snapshot:
-            references = References(library.files, snapshot, near, unindexed=unindexed.append)
-            result = read(references)
-            ids = [result.document] if result.document else []
-            damaged[:] = snapshot.status.damaged_documents(ids)
-            indexed = snapshot.documents.files_of(ids)
-            if library.shared:
-                elsewhere.extend(library.shared.elsewhere_notices(indexed))
-            changed = library.files.changed(indexed) if library.indexes_here else []
-            return result, [*damaged, *changed]
-
-    try:
-        result, stale = read_current(library, attempt, progress)
-    except NotFound as error:
-        indexed = index_again(library, unindexed, progress)
-        if reason := _refusal(library, unindexed):
-            raise NotFound(reason) from error
-        if not indexed:
-            raise
-        result, stale = read_current(library, attempt, progress)
-    if damaged:
-        raise StoreError(f"{damaged[0].path} is damaged in the index", "Run `marklight doctor`")
-    return replace(
-        result,
-        several_collections=library.files.several,
-        notices=(*notices, *elsewhere, *stale_notice(len(stale)), *result.notices),
-    )
 
 
 def _refusal(library: Library, documents: list[DocumentId]) -> str:

@@ -73,6 +73,7 @@ class References:
             passage = passage_extract(reference, self.snapshot)
             document = self.snapshot.documents.get(passage.document) if passage else None
             if passage and document:
+                self.files.check_exists(document.id)
                 return Resolved(document, Reading(reference), passage)
         several: NotFound | None = None
         for reading in readings(reference):
