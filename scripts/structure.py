@@ -1,4 +1,4 @@
-"""Print the size of the source tree: modules, lines, protocols, and what `marklight search` loads and executes.
+"""Print the size of the source tree: modules, lines, settings, protocols, commands, documents, and what `marklight search` executes.
 
 Run it as `.venv/bin/python scripts/structure.py`. It indexes docs/ in a temporary folder with the
 default model and searches it once in a fresh process, without a daemon.
@@ -7,6 +7,7 @@ default model and searches it once in a fresh process, without a daemon.
 from __future__ import annotations
 
 import ast
+import itertools
 import json
 import os
 import statistics
@@ -128,6 +129,21 @@ def _defines(frame: FrameType | None) -> bool:
     return False
 
 
+def setting_count() -> int:
+    """Return the number of settings."""
+    from marklight.library.configuration import SCHEMA
+    from marklight.settings import known_keys
+
+    return len(known_keys(SCHEMA))
+
+
+def command_count() -> int:
+    """Return the number of commands that `marklight --help` shows."""
+    from marklight.surfaces.cli.app import app
+
+    return sum(not command.hidden for command in app.commands.values())
+
+
 def main() -> None:
     """Print the figures; with `-v` also the files that were executed."""
     lines = line_counts()
@@ -136,13 +152,29 @@ def main() -> None:
     largest = max(protocols, key=lambda name: protocols[name])
     trace = search_trace()
     executed = list(dict.fromkeys(trace["calls"]))
-    print(f"modules in src: {len(lines)}")
-    print(f"lines: {sum(counts)}, median {statistics.median(counts):.0f}, largest {max(counts)}")
-    print(f"modules under 60 lines: {sum(count < 60 for count in counts)}")
-    print(f"modules imported by one other: {imported_once()}")
-    print(f"largest protocol: {largest}, {protocols[largest]} methods")
-    print(f"own modules loaded by `marklight search`: {len(trace['loaded'])}")
-    print(f"files executed by `marklight search`: {len(executed)}")
+    server = sum(count for name, count in lines.items() if name.startswith("engines/server/"))
+    switches = sum(
+        os.path.dirname(before) != os.path.dirname(after)
+        for before, after in itertools.pairwise(executed)
+    )
+    pages = [*(ROOT / "docs").glob("*.md"), *ROOT.glob("*.md"), *(ROOT / "skills").rglob("*.md")]
+    print(f"lines in src: {sum(counts)}, without the server engines {sum(counts) - server}")
+    print(
+        f"modules: {len(lines)}, median {statistics.median(counts):.0f} lines, largest {max(counts)},"
+        f" {sum(count < 60 for count in counts)} under 60 lines, {imported_once()} imported by one other"
+    )
+    print(
+        f"settings: {setting_count()}, protocols: {len(protocols)} (largest: {largest},"
+        f" {protocols[largest]} methods), commands in --help: {command_count()}"
+    )
+    print(
+        f"`marklight search` executes {len(executed)} files, loads {len(trace['loaded'])} own modules,"
+        f" switches folders {switches} times"
+    )
+    print(
+        f"ARCHITECTURE.md: {(ROOT / 'ARCHITECTURE.md').stat().st_size / 1000:.0f} kB,"
+        f" all documents: {sum(page.stat().st_size for page in pages) / 1000:.0f} kB"
+    )
     if "-v" in sys.argv:
         print("", *(os.path.relpath(name, SOURCE) for name in executed), sep="\n  ")
         print("", *trace["loaded"], sep="\n  ")

@@ -7,6 +7,8 @@ import dataclasses
 import inspect
 import json
 import textwrap
+from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -23,6 +25,8 @@ from .llms import LLMS, llms
 from .manual import MANUAL, manual
 
 PAGE = ROOT / "docs" / "reference.md"
+SHARED_BY = 3
+"""Commands with the same option from which on it is described once."""
 PUBLIC_SKILL = ROOT / "skills" / "marklight" / "SKILL.md"
 """Where programs that install skills from a repository look for them; the package has the same."""
 
@@ -47,21 +51,44 @@ def page() -> str:
 
 
 def _commands(group: click.Group, name: str) -> list[str]:
-    found = []
+    """Describe each command; options that many commands share are described once, before them."""
+    commands = list(_leaves(group, name))
+    counts = Counter(_option(one, param) for one, _ in commands for param in _options(one))
+    shared = [row for row, count in counts.items() if count >= SHARED_BY]
+    found = [
+        "Options that several commands share; `marklight COMMAND --help` lists those of a command.",
+        "\n".join(shared),
+    ]
+    for command, full in commands:
+        usage = " ".join(command.collect_usage_pieces(_context(command, full)))
+        rows = [
+            row for param in _options(command) if (row := _option(command, param)) not in shared
+        ]
+        text = inspect.cleandoc(command.help or "").replace("\b\n", "")
+        found += [f"### {full}", f"`{full} {usage}`", text, *(["\n".join(rows)] if rows else [])]
+    return found
+
+
+def _leaves(group: click.Group, name: str) -> Iterator[tuple[click.Command, str]]:
     for command in group.commands.values():
         full = f"{name} {command.name}"
         if isinstance(command, click.Group):
-            found += _commands(command, full)
-            continue
-        context = click.Context(
-            command,
-            info_name=full,
-            max_content_width=90,
-            terminal_width=90,
-            help_option_names=["-h", "--help"],
-        )
-        found += [f"### {full}", f"```text\n{command.get_help(context).rstrip()}\n```"]
-    return found
+            yield from _leaves(command, full)
+        else:
+            yield command, full
+
+
+def _context(command: click.Command, full: str) -> click.Context:
+    return click.Context(command, info_name=full, help_option_names=["-h", "--help"])
+
+
+def _options(command: click.Command) -> list[click.Option]:
+    return [one for one in command.params if isinstance(one, click.Option) and not one.hidden]
+
+
+def _option(command: click.Command, option: click.Option) -> str:
+    names, note = option.get_help_record(_context(command, "")) or ("", "")
+    return f"- `{names}`: {note}"
 
 
 def _settings() -> list[str]:
