@@ -56,7 +56,7 @@ def _commands(group: click.Group, name: str) -> list[str]:
     counts = Counter(_option(one, param) for one, _ in commands for param in _options(one))
     shared = [row for row, count in counts.items() if count >= SHARED_BY]
     found = [
-        "Options that several commands share; `marklight COMMAND --help` lists those of a command.",
+        "Options that several commands share; `--help` after a command lists all of its own.",
         "\n".join(shared),
     ]
     for command, full in commands:
