@@ -155,7 +155,7 @@ def diary_cases(name: str) -> list[ByMode]:
         texts = dict(laid_out(entries, "day"))
         for path, text in texts.items():
             (Path(folder) / path).write_text(text, "utf-8")
-        with Library(Path(folder), {"engine": "memory:"}) as library:
+        with Library(Path(folder), {}) as library:
             library.index()
             days = Collection(library, {}, {})
             with library.engine.snapshot() as snapshot:
@@ -234,7 +234,7 @@ def _of_a_few(dataset: Dataset, number: int) -> Iterator[ByMode]:
         names = _written(
             dataset, {id for one in requests for id in one.answers}, chance, Path(folder)
         )
-        with Library(Path(folder), {"engine": "memory:"}) as library:
+        with Library(Path(folder), {}) as library:
             library.index()
             small = Collection(library, names, {})
             foreign = chance.sample(list(off_topic(dataset.name)), 2 * ASKED_OF_FEW)

@@ -119,7 +119,7 @@ def _documents(name: str) -> tuple[list[Example], Counter[str], int]:
             target = Path(folder) / file.relative_to(corpus(name))
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, target)
-        settings = {"engine": "memory:", "model": {"name": "none"}}
+        settings = {"model": {"name": "none"}}
         with marklight.open(folder, settings) as library:
             library.index()
             with library.engine.snapshot() as snapshot:

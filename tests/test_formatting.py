@@ -57,7 +57,7 @@ def test_no_text_becomes_a_tag_or_a_control_character(text: str, title: str) -> 
 def test_str_is_the_text_of_the_command_line(tmp_path: Path) -> None:
     text = HOSTILE.replace("\x00", "")  # NUL makes a file binary
     write(tmp_path, {"a.md": f"# A\n\nwords {text}\n", "b.md": "words and more words\n"})
-    with library(tmp_path, engine="memory:") as lib:
+    with library(tmp_path) as lib:
         found = lib.search("words", min_confidence=0.0)
         assert len(found.hits) == 2
         assert str(found) == answer_as(found, "text")

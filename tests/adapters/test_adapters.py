@@ -26,7 +26,7 @@ PAGES = {
 def library(tmp_path: Path) -> Iterator[marklight.Library]:
     write(tmp_path, PAGES)
     collections = {"docs": "docs", "notes": "notes"}
-    settings = {"engine": "memory:", "model": {"name": "fake"}, "collections": collections}
+    settings = {"model": {"name": "fake"}, "collections": collections}
     with marklight.open(tmp_path, settings) as opened:
         yield opened
 
@@ -76,7 +76,7 @@ def test_the_llama_index_retriever_returns_citable_passages(library: marklight.L
 
 
 @pytest.mark.parametrize("name", ["langchain", "llama_index"])
-def test_each_example_runs_offline(name: str) -> None:
+def test_each_example_runs_offline(name: str, tmp_path: Path) -> None:
     pytest.importorskip(f"marklight.adapters.{name}")
     done = subprocess.run(
         [sys.executable, f"examples/{name}_citations.py", "Where the index is stored"],
@@ -87,7 +87,7 @@ def test_each_example_runs_offline(name: str) -> None:
             **os.environ,
             # A proxy that is not there: whatever asks for the network fails.
             **dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"), "http://127.0.0.1:9"),
-            "MARKLIGHT_ENGINE": "memory:",
+            "MARKLIGHT_ENGINE": f"file:{tmp_path}",
             "MARKLIGHT_MODEL_NAME": "fake",
         },
     )

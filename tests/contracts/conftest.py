@@ -13,6 +13,7 @@ import pytest
 from marklight import engines
 from marklight.engines.embedded.engine import MAX_EXACT_VECTORS, EmbeddedEngine
 from marklight.ports import Engine
+from tests.oracle import MemoryEngine
 from tests.scratch import scratch_parent
 from tests.servers.postgres import new_library
 from tests.servers.qdrant import new_fleet_library
@@ -40,7 +41,7 @@ def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
 
 @contextmanager
 def in_memory(_: Path) -> Iterator[Open]:
-    engine = engines.open("memory:")
+    engine = MemoryEngine()
     yield lambda: engine  # it is lost with its engine: the same one is returned again
 
 

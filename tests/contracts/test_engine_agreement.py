@@ -21,6 +21,7 @@ from marklight.model import DocumentId, FileState
 from marklight.ports import FIELD_BOOSTS, Engine, ScoredChunk, Snapshot
 from marklight.query import CollectionGlob, Filters
 from tests.contracts.builders import entry, link, names_of, vector, vectors
+from tests.oracle import MemoryEngine
 from tests.scratch import scratch_parent
 from tests.servers.postgres import new_library
 
@@ -116,7 +117,7 @@ def both(
     with pytest.MonkeyPatch.context() as patch, OPENED[kind](max_exact_vectors) as engine:
         patch.setattr(links, "MAX_LINKS_RESOLVED", max_links_resolved)
         try:
-            yield engines.open("memory:"), engine
+            yield MemoryEngine(), engine
         finally:
             engine.close()
 

@@ -76,7 +76,7 @@ class LengthReranker:
 def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tools]:
     """Tools with a small library on the disk and a fake embedder."""
     folder = write(tmp_path_factory.mktemp("docs"), PAGES)
-    with library(folder, engine="memory:") as lib:
+    with library(folder) as lib:
         lib.index()
         with lib.engine.snapshot() as snapshot:
             yield Tools(snapshot, FakeEmbedder(), now=NOW)

@@ -22,12 +22,12 @@ import tantivy
 
 from marklight import engines, ownership
 from marklight.batch import Batch
-from marklight.engines.memory import MemoryEngine
-from marklight.engines.memory.engine import MemorySnapshot
 from marklight.ports import FIELD_BOOSTS, Snapshot
 from marklight.query import Filters
 from marklight.text import analyze
 from tests.contracts.builders import entry, id_of, link, vector, vectors
+from tests.oracle import MemoryEngine
+from tests.oracle.engine import MemorySnapshot
 from tests.scratch import scratch_parent
 
 LOADED = (tantivy, np)  # before the first fork, so that a child starts in a millisecond

@@ -12,12 +12,12 @@ import pytest
 
 from marklight import engines
 from marklight.batch import Batch
-from marklight.engines.memory import MemoryEngine
 from marklight.errors import StoreError
 from marklight.ports import Engine, Snapshot
 from marklight.query import Filters
 from tests.contracts.builders import entry, vectors
 from tests.faults.committing import answers, batches
+from tests.oracle import MemoryEngine
 
 ROOT = Path(__file__).parents[2]
 

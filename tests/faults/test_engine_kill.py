@@ -15,9 +15,9 @@ import pytest
 from marklight import engines
 from marklight.batch import Batch
 from marklight.engines.embedded import lexical_index, lexical_writer, session, vector_files
-from marklight.engines.memory import MemoryEngine
 from tests.contracts.builders import entry
 from tests.faults.committing import answers, batches, in_child, in_memory, resume
+from tests.oracle import MemoryEngine
 
 ROOT = Path(__file__).parents[2]
 

@@ -243,7 +243,7 @@ def test_an_updated_index_equals_one_built_at_once(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str]], at_once: int
 ) -> None:
     folder = tmp_path_factory.mktemp("notes")
-    lib = library(folder, engine="memory:", chunk={"boilerplate": 3})
+    lib = library(folder, chunk={"boilerplate": 3})
     for number, (name, parts) in enumerate(steps):
         path = folder / f"{name}.md"
         if parts == "gone":
@@ -253,6 +253,7 @@ def test_an_updated_index_equals_one_built_at_once(
         if number % at_once == 0:
             lib.index()
     lib.index()
-    fresh = library(folder, engine="memory:", chunk={"boilerplate": 3})
+    other = f"file:{tmp_path_factory.mktemp('fresh')}"
+    fresh = library(folder, engine=other, chunk={"boilerplate": 3})
     fresh.index()
     assert stored(lib) == stored(fresh)

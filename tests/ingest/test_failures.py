@@ -20,9 +20,9 @@ from marklight.model import Document, DocumentId
 from tests.making import library, write
 
 
-@pytest.fixture(params=["embedded", "memory"])
-def engine(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return "memory:" if request.param == "memory" else f"file:{tmp_path / 'index'}"
+@pytest.fixture
+def engine(tmp_path: Path) -> str:
+    return f"file:{tmp_path / 'index'}"
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marklight import engines
 from marklight.batch import Batch
 from marklight.ingest import links as linking
 from marklight.ingest.links import keys_for, names_for
@@ -21,6 +20,7 @@ from marklight.ingest.read import read
 from marklight.model import Document, DocumentId, Link, NameStrength
 from tests.contracts.builders import entry, id_of, link
 from tests.ingest.reading import document
+from tests.oracle import MemoryEngine
 
 HERE = DocumentId("docs", "guide/setup/page.md")
 
@@ -211,7 +211,7 @@ def test_a_document_of_any_depth_resolves_by_path_and_by_suffix(depth: int, fold
 
 def grouped(links: dict[str, str]) -> dict[DocumentId, int]:
     """Of pages with one letter for a name, each with the letters that it links to."""
-    engine = engines.open("memory:")
+    engine = MemoryEngine()
     pages = (
         entry(f"{name}.md", "word", links=tuple(map(link, ends))) for name, ends in links.items()
     )
@@ -271,6 +271,7 @@ def test_every_community_has_members_and_every_member_a_link(links: dict[str, st
 
 SCRIPT = """
 from tests.ingest.test_links import grouped
+from tests.oracle import MemoryEngine
 names = "abcdefghijklmnop"
 links = {name: names[at // 4 * 4 :][:4] for at, name in enumerate(names)}
 print(sorted(grouped(links).items()))

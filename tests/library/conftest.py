@@ -1,4 +1,4 @@
-"""A small folder of documents, and both engines to keep it in."""
+"""A small folder of documents, and the address of its index outside it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ PAGES = {
 }
 
 
-@pytest.fixture(params=["embedded", "memory"])
-def engine(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return "memory:" if request.param == "memory" else f"file:{tmp_path / 'index'}"
+@pytest.fixture
+def engine(tmp_path: Path) -> str:
+    return f"file:{tmp_path / 'index'}"
 
 
 @pytest.fixture

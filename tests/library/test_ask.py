@@ -49,7 +49,7 @@ def folder(tmp_path: Path) -> Path:
 
 def opened(folder: Path, address: str, **ask: Any) -> marklight.Library:
     settings = {"name": "openai:m", "address": address, "timeout_seconds": 20, **ask}
-    return library(folder, engine="memory:", ask=settings)
+    return library(folder, ask=settings)
 
 
 def asked(folder: Path, address: str, query: str = "access token", **ask: Any) -> CitedAnswer:
@@ -100,7 +100,7 @@ def test_ollama_answers_too(folder: Path, does: Chat, address: str) -> None:
 
 def test_without_a_configured_model_the_error_says_how_to_configure_one(folder: Path) -> None:
     with (
-        library(folder, engine="memory:") as lib,
+        library(folder) as lib,
         pytest.raises(SettingsError, match="No language model is configured") as error,
     ):
         lib.ask("access token")
@@ -309,7 +309,7 @@ def test_the_settings_file_of_a_folder_cannot_choose_a_server(
         text = text.replace('key_variable = "HOME"\n', "")
     (folder / "marklight.toml").write_text(text)
     with (
-        marklight.open(folder, {"model": {"name": "fake"}, "engine": "memory:"}) as lib,
+        marklight.open(folder, {"model": {"name": "fake"}}) as lib,
         pytest.raises(SettingsError, match="No language model"),
     ):
         lib.ask("access token")

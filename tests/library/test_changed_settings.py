@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -34,11 +35,9 @@ SMALL_SETTINGS = [f"chunk.{name}={value}" for name, value in SMALL.items()]
 QUERIES = ("the part of the castle", "old violin", "copper harbour")
 
 
-@pytest.fixture(params=["memory", "embedded", "postgresql", "qdrant"])
+@pytest.fixture(params=["embedded", "postgresql", "qdrant"])
 def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    if request.param == "memory":
-        yield "memory:"
-    elif request.param == "embedded":
+    if request.param == "embedded":
         yield f"file:{tmp_path / 'index'}"
     elif request.param == "postgresql":
         with new_library() as address:
@@ -106,7 +105,7 @@ def interrupt_after(documents: int) -> Progress:
 
 def built(folder: Path, **settings: Any) -> dict[str, Any]:
     """Return the passages of an index that was built with these settings at once."""
-    with library(folder, engine="memory:", **settings) as lib:
+    with TemporaryDirectory() as index, library(folder, engine=f"file:{index}", **settings) as lib:
         lib.index()
         return passages(lib)
 

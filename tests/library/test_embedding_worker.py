@@ -135,7 +135,7 @@ def vectors_of(opened: Library) -> dict[str, bytes]:
 
 def rebuilt(folder: Path) -> dict[str, bytes]:
     """Return the vectors of the same documents in an index that was built in one go."""
-    with library(folder, engine="memory:") as alone:
+    with library(folder) as alone:
         alone.index()
         return vectors_of(alone)
 

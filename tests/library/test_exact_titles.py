@@ -59,13 +59,10 @@ def pages() -> dict[str, str]:
     return found
 
 
-@pytest.fixture(scope="module", params=["memory", "embedded"])
-def lib(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[marklight.Library]:
+@pytest.fixture(scope="module")
+def lib(tmp_path_factory: pytest.TempPathFactory) -> Iterator[marklight.Library]:
     folder = write(tmp_path_factory.mktemp("named") / "docs", pages())
-    engine = "memory:" if request.param == "memory" else f"file:{folder.parent / 'index'}"
-    with library(folder, engine=engine) as lib:
+    with library(folder) as lib:
         lib.index()
         yield lib
 
@@ -122,7 +119,7 @@ def test_code_search_ignores_titles(lib: marklight.Library) -> None:
 
 def test_a_deleted_document_is_not_found_by_its_title(tmp_path: Path) -> None:
     folder = write(tmp_path / "docs", {"a.md": "# Some thing\n\nx\n", "b.md": "# Other\n\ny\n"})
-    with library(folder, engine="memory:") as lib:
+    with library(folder) as lib:
         lib.index()
         (folder / "a.md").unlink()
         assert "a.md" not in paths(lib.search("Some thing", refresh=False, min_confidence=0.0))
@@ -136,7 +133,7 @@ def test_with_many_equal_titles_the_best_come_first_and_the_rest_stay(tmp_path: 
     files["guide.md"] = (
         "# Making an index\n\nAn index of a database is made by the index command.\n"
     )
-    with library(write(tmp_path / "docs", files), engine="memory:") as lib:
+    with library(write(tmp_path / "docs", files)) as lib:
         found = lib.search("index", limit=9, min_confidence=0.0)
         # Three of eight files of that name are lifted, and no crowd of them hides the guide.
         assert [path == "guide.md" for path in paths(found)[:4]] == [False, False, False, True]

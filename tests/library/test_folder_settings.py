@@ -20,7 +20,7 @@ from tests.making import write
 
 OTHER: dict[str, Any] = {
     "model.multilingual": "always",
-    "engine": "memory:",
+    "engine": "file:index",
     "collections": {"part": "part"},
     "files.parsers": {"*.txt": "none"},
     "search.fuse": "reciprocal",

@@ -149,15 +149,13 @@ def random_page(chance: random.Random) -> str:
     return f"---\ntags: [{tag}]\n---\n# {chance.choice(WORDS)}\n\n{sections}"
 
 
-@pytest.mark.parametrize("engine", ["memory:", "file"])
-def test_lists_equal_brute_force_for_any_words_and_filters(tmp_path: Path, engine: str) -> None:
+def test_lists_equal_brute_force_for_any_words_and_filters(tmp_path: Path) -> None:
     chance = random.Random(3)
     pages = {
         f"{chance.choice(['a', 'b'])}/{number}.md": random_page(chance) for number in range(60)
     }
     folder = write(tmp_path / "docs", pages)
-    address = engine if engine == "memory:" else f"file:{tmp_path / 'index'}"
-    with marklight.open(folder, {"model": {"name": "none"}, "engine": address}) as lib:
+    with marklight.open(folder, {"model": {"name": "none"}}) as lib:
         lib.index()
         for _ in range(40):
             words = chance.sample(WORDS, k=chance.randrange(1, 4))

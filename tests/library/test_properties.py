@@ -13,11 +13,13 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import marklight
+from marklight import engines
 from marklight.errors import UsageError
 from marklight.ports import Tools
 from marklight.query import Filters, Mode, Query
 from tests.library.conftest import paths
 from tests.making import library, write
+from tests.oracle import MemoryEngine
 
 WORDS = (
     "token refresh deploy rollback replica cluster espresso kitchen user login cache index".split()
@@ -63,17 +65,21 @@ def page(chance: random.Random, number: int) -> Page:
 PAGES = [page(random.Random(seed), seed) for seed in range(30)]
 
 
-def made(folder: Path, engine: str, pages: list[Page]) -> marklight.Library:
-    lib = library(write(folder, {each.path: each.text for each in pages}), engine=engine)
-    lib.index()
-    return lib
+def made(folder: Path, pages: list[Page], engine: str = "") -> marklight.Library:
+    """Return an indexed library; without an address, in the brute-force engine."""
+    with pytest.MonkeyPatch.context() as patch:
+        if not engine:
+            patch.setattr(engines, "open", lambda *_: MemoryEngine())
+        lib = library(write(folder, {page.path: page.text for page in pages}), engine=engine)
+        lib.index()
+        return lib
 
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[marklight.Library]]:
     """The same documents in both engines, the one that is brute force first."""
     folder = tmp_path_factory.mktemp("always")
-    libraries = [made(folder / "docs", at, PAGES) for at in ("memory:", f"file:{folder / 'index'}")]
+    libraries = [made(folder / "docs", PAGES, at) for at in ("", f"file:{folder / 'index'}")]
     yield libraries
     for lib in libraries:
         lib.close()
@@ -176,7 +182,7 @@ def test_a_filtered_search_equals_a_search_of_a_library_of_these_documents(
     filters, passes = FILTERS[name]
     kept = [page for page in PAGES if passes(page)]
     assert 0 < len(kept) < len(PAGES)
-    with made(tmp_path / "docs", "memory:", kept) as smaller:
+    with made(tmp_path / "docs", kept) as smaller:
         for question in ("token refresh", "getUserById kitchen", "only3 cluster"):
             for lib in both:
                 compare(lib, smaller, Query(question, limit=100, filters=filters))
@@ -204,7 +210,7 @@ def test_auth_finds_authentication(tmp_path: Path) -> None:
             "c.md": "# Espresso\n\nGrind the beans finely and press them hard.\n",
         },
     )
-    with marklight.open(folder, {"engine": "memory:"}) as lib:
+    with marklight.open(folder, {}) as lib:
         assert paths(lib.search("auth"))[0] == "a.md"
 
 
@@ -215,7 +221,7 @@ def test_a_broad_query_has_results_from_several_documents(tmp_path: Path) -> Non
         f"## Deployment {at}\n\nDeployment of the deployment: {talk(chance, 30)}"
         for at in range(12)
     )
-    with library(write(tmp_path / "docs", files), engine="memory:") as lib:
+    with library(write(tmp_path / "docs", files)) as lib:
         for least in (0.0, None):
             found = paths(lib.search("deployment", min_confidence=least))
             assert len(set(found)) >= 3

@@ -41,7 +41,7 @@ def test_the_document_with_the_rare_term_ranks_first(tmp_path: Path, files: str)
     pages = {f"{name}.md": f"# {name}\n\n{text}" for name, text in days.items()}
     if files == "one for all":
         pages = {"diary.md": "\n".join(f"## {name}\n\n{text}" for name, text in days.items())}
-    with marklight.open(write(tmp_path, pages), {"engine": "memory:"}) as lib:
+    with marklight.open(write(tmp_path, pages), {}) as lib:
         lib.index()
         for text, rare in ((text, rare) for text in QUESTIONS for rare in RARE):
             first = lib.search(text.format(rare)).passages[:1]

@@ -74,7 +74,7 @@ def test_a_relative_path_means_the_file_in_its_own_collection(tmp_path: Path) ->
             "a/sub/other.md": "# Other\n\nthird\n",
         },
     )
-    with library(tmp_path, engine="memory:") as lib:
+    with library(tmp_path) as lib:
         with pytest.raises(NotFound, match="Nothing is indexed"):
             lib.get("b/README.md")
         lib.index()
@@ -129,10 +129,10 @@ def test_a_folder_inside_a_collection_means_its_documents(tmp_path: Path) -> Non
         },
     )
     for part, expected in (("a/x", {"x/one.md"}), ("b", {"three.md"})):
-        with library(tmp_path / part, engine="memory:") as lib:
+        with library(tmp_path / part) as lib:
             assert set(paths(lib.search("apples", min_confidence=0.0))) == expected
     with (
-        library(tmp_path / "c", engine="memory:") as lib,
+        library(tmp_path / "c") as lib,
         pytest.raises(UsageError, match="no coll"),
     ):
         lib.search("apples")

@@ -266,22 +266,22 @@ def edit(root: Path, what: str, one: str, other: str) -> None:
         (root / one / ".ignore").write_text(other + "\n")
 
 
-@given(st.lists(EDITS, max_size=12), st.sampled_from(["file", "memory"]))
-@example([("write", name, "walrus") for name in NAMES], "file")  # copies, of which one is shown
+@given(st.lists(EDITS, max_size=12))
+@example([("write", name, "walrus") for name in NAMES])  # copies, of which one is shown
 @settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 def test_repeated_searches_converge_to_the_state_of_the_disk(
-    edits: list[tuple[str, str, str]], engine: str
+    edits: list[tuple[str, str, str]],
 ) -> None:
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         hurry(patch)
         root = write(Path(folder) / "docs", {name: f"# {name}\n\nThe otter.\n" for name in NAMES})
-        place = "memory:" if engine == "memory" else f"file:{folder}/index"
+        place = f"file:{folder}/index"
         limits = {"search_seconds": 0.0}
         lib = library(root, engine=place, index=limits, model={"name": "none"})
         try:
             lib.index()
             for what, one, other in (*edits, *[("search", "otter", "")] * 30):
-                if what == "open" and engine == "file":
+                if what == "open":
                     lib.close()
                     lib = library(root, engine=place, index=limits, model={"name": "none"})
                 elif what == "search":
@@ -294,7 +294,7 @@ def test_repeated_searches_converge_to_the_state_of_the_disk(
                         edit(root, what, one, other)
                     except OSError:  # a folder in the place of a file, and the like
                         continue
-            with library(root, engine="memory:", model={"name": "none"}) as truth:
+            with library(root, engine=f"file:{folder}/truth", model={"name": "none"}) as truth:
                 truth.index()
                 assert indexed(lib) == indexed(truth)
         finally:

@@ -41,7 +41,7 @@ def test_a_remote_model_ranks_as_the_same_local_model(
     kind: str, folder: Path, address: str
 ) -> None:
     questions = ["undo a deployment revision", "espresso machine", "new access token"]
-    with library(folder, engine="memory:") as here:
+    with library(folder) as here:
         expected = [paths(here.search(each, mode="semantic")) for each in questions]
     with remote(folder, address, kind) as there:
         report = there.index()

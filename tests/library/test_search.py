@@ -88,7 +88,7 @@ def test_filters_are_applied_before_ranking(
 def test_invalid_parameters_are_errors(
     folder: Path, text: str, options: dict[str, Any], message: str
 ) -> None:
-    with library(folder, engine="memory:") as lib, pytest.raises(UsageError, match=message):
+    with library(folder) as lib, pytest.raises(UsageError, match=message):
         lib.search(text, **options)
 
 
@@ -169,7 +169,7 @@ def test_every_mode_reports_the_number_of_embedded_passages(folder: Path, engine
             counts = lib.search("tokens", mode=mode).to_dict()["index"]
             assert counts["embedded"] == counts["chunks"] > 0
             assert counts["pending"] == 0
-    with marklight.open(folder, {"engine": "memory:", "model": {"name": "none"}}) as lib:
+    with marklight.open(folder, {"model": {"name": "none"}}) as lib:
         assert lib.search("tokens").to_dict()["index"]["pending"] == 0
         assert lib.status()["pending"] == 0
 
@@ -200,7 +200,7 @@ def test_keywords_and_fields_of_a_request_are_the_same(flags: Any, request_type:
 
 
 def test_an_unknown_keyword_is_an_error(folder: Path) -> None:
-    with library(folder, engine="memory:") as lib, pytest.raises(TypeError, match="limits"):
+    with library(folder) as lib, pytest.raises(TypeError, match="limits"):
         lib.search("x", limits=5)  # type: ignore[call-arg]
 
 

@@ -48,8 +48,7 @@ def test_eight_threads_find_the_same_as_one(pages: Path, engine: str) -> None:
     with library(pages, engine=engine) as alone:
         alone.index()
         expected = [found(alone, *question) for question in QUESTIONS]
-        fresh = alone if engine == "memory:" else library(pages, engine=engine)
-        with fresh, ThreadPoolExecutor(8) as threads:
+        with library(pages, engine=engine) as fresh, ThreadPoolExecutor(8) as threads:
             answers = list(threads.map(lambda one: found(fresh, *one), QUESTIONS))
     assert answers == expected
     assert all(expected)
@@ -131,7 +130,7 @@ def test_no_task_still_runs_when_another_has_failed(pages: Path) -> None:
     def failing() -> None:
         raise OSError("no disk")
 
-    with library(pages, engine="memory:") as lib:
+    with library(pages) as lib:
         for tasks in ([slow, failing], [failing, slow], [slow, failing, slow]):
             ended.clear()
             with pytest.raises(OSError, match="no disk"):
@@ -147,7 +146,7 @@ def test_tasks_may_run_tasks_of_their_own(pages: Path) -> None:
             lib.threads.run_parallel([lambda: number, lambda: 10 * number, lambda: 100 * number])
         )
 
-    with library(pages, engine="memory:") as lib:
+    with library(pages) as lib:
         found = lib.threads.run_parallel([partial(inner, number) for number in range(9)])
     assert found == [111 * number for number in range(9)]
 

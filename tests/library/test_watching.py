@@ -293,7 +293,7 @@ def test_the_watcher_may_stop_at_any_moment_of_a_search(tmp_path: Path) -> None:
         def following(self, _: Watcher | None) -> None: ...
 
     folder = write(tmp_path / "docs", {"a.md": "# Apple\n\nAn apple a day.\n"})
-    with Leaving(folder, {"engine": "memory:", "model": {"name": "fake"}}) as lib:
+    with Leaving(folder, {"model": {"name": "fake"}}) as lib:
         lib.there = repeat(None)
         lib.index()
         for verb in (

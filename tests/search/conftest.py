@@ -15,7 +15,7 @@ from tests.search.building import PAGES
 @pytest.fixture(scope="module")
 def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tools]:
     folder = write(tmp_path_factory.mktemp("docs"), PAGES)
-    with library(folder, engine="memory:") as lib:
+    with library(folder) as lib:
         lib.index()
         with lib.engine.snapshot() as snapshot:
             yield Tools(snapshot, FakeEmbedder())

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marklight import engines
 from marklight.answer import Hit, Hits, best_first
 from marklight.batch import Batch
 from marklight.errors import SettingsError
@@ -24,6 +23,7 @@ from marklight.search.refine.boosts import (
 )
 from tests.contracts.builders import entry
 from tests.making import chunk, hits_of, no_snapshot
+from tests.oracle import MemoryEngine
 from tests.search.stage_settings import build_stage
 
 QUERY = Query("anything")
@@ -33,7 +33,7 @@ NOW = 1_768_478_400.0
 
 
 def committed(*batches: Batch) -> Engine:
-    engine = engines.open("memory:")
+    engine = MemoryEngine()
     with engine.writing(1):
         for batch in batches:
             engine.commit(batch)

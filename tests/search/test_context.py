@@ -26,7 +26,7 @@ LONG = "# Long\n\n" + "\n\n".join(f"paragraph {number} of {WORDS}" for number in
 @pytest.fixture
 def snapshot(tmp_path: Path) -> Iterator[Snapshot]:
     write(tmp_path, {"page.md": PAGE, "long.md": LONG, "line.txt": "word " * 1000})
-    with library(tmp_path, engine="memory:", model={"name": "none"}) as lib:
+    with library(tmp_path, model={"name": "none"}) as lib:
         lib.index()
         with lib.engine.snapshot() as snapshot:
             yield snapshot

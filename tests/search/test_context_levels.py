@@ -44,11 +44,10 @@ It has a second sentence so that it is not put together with what stands before 
 """
 
 
-@pytest.fixture(params=["memory:", "embedded"])
-def snapshot(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Snapshot]:
-    engine = request.param if request.param == "memory:" else f"file:{tmp_path / 'index'}"
+@pytest.fixture
+def snapshot(tmp_path: Path) -> Iterator[Snapshot]:
     folder = write(tmp_path / "docs", {"guide.md": GUIDE})
-    with library(folder, engine=engine, model={"name": "none"}) as lib:
+    with library(folder, model={"name": "none"}) as lib:
         lib.index()
         with lib.engine.snapshot() as snapshot:
             yield snapshot
@@ -108,7 +107,7 @@ def test_under_a_title_a_section_reaches_from_one_heading_to_the_next(snapshot: 
 
 def test_a_section_without_a_heading_begins_below_the_frontmatter(tmp_path: Path) -> None:
     text = "---\ntitle: T\n---\n\nfirst words\n\n## Part\n\nother words\n"
-    with library(write(tmp_path, {"a.md": text}), engine="memory:") as lib:
+    with library(write(tmp_path, {"a.md": text})) as lib:
         lib.index()
         with lib.engine.snapshot() as snapshot:
             section = expand(passage(snapshot, "first"), "section", OpenDocuments(snapshot))
@@ -134,7 +133,7 @@ def test_an_unknown_level_is_an_error(snapshot: Snapshot) -> None:
 
 def test_a_passage_of_a_long_line_can_be_expanded_to_the_line(tmp_path: Path) -> None:
     line = " ".join(f"word{number}" for number in range(1000))
-    with library(write(tmp_path, {"a.txt": line}), engine="memory:") as lib:
+    with library(write(tmp_path, {"a.txt": line})) as lib:
         lib.index()
         with lib.engine.snapshot() as snapshot:
             chunk = snapshot.documents.chunks_of(next(iter(snapshot.documents.files())))[2]

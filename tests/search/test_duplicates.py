@@ -9,7 +9,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from marklight import engines
 from marklight.answer import Answer, Hit, Hits, best_first
 from marklight.batch import Batch, Vectors
 from marklight.errors import SettingsError
@@ -23,6 +22,7 @@ from marklight.search.refine.duplicates import ExactDuplicates, NearDuplicates, 
 from marklight.text import normalize
 from tests.contracts.builders import entry
 from tests.making import chunk, hits_of, no_snapshot
+from tests.oracle import MemoryEngine
 from tests.search.stage_settings import build_stage
 
 QUERY = Query("anything")
@@ -205,7 +205,7 @@ def meanings() -> tuple[Tools, dict[str, Hit]]:
     entries = [entry(f"{name}.md", f"the text of {name}") for name in "abcde"]
     rows = [[np.cos(np.radians(angle)), np.sin(np.radians(angle))] for angle in ANGLES.values()]
     digests = tuple(each.chunks[0].digest for each in entries[:4])
-    engine = engines.open("memory:")
+    engine = MemoryEngine()
     with engine.writing(1):
         engine.commit(Batch(entries=tuple(entries)))
         matrix = np.array(rows, np.float32)
@@ -244,7 +244,7 @@ def test_a_cosine_of_one_keeps_even_equal_vectors() -> None:
     model = FakeEmbedder(dimension=2)
     twins = [entry(f"{name}.md", f"the text of {name}") for name in "ab"]
     digests = tuple(each.chunks[0].digest for each in twins)
-    engine = engines.open("memory:")
+    engine = MemoryEngine()
     with engine.writing(1):
         vectors = Vectors(model.fingerprint, digests, np.array([[1, 0], [1, 0]], np.float32))
         engine.commit(Batch(entries=tuple(twins), vectors=vectors))

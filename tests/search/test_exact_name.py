@@ -21,7 +21,7 @@ PAGES = {
 def lib(tmp_path: Path) -> marklight.Library:
     for path, (title, code) in PAGES.items():
         (tmp_path / path).write_text(CODE.format(title=title, code=code))
-    library = marklight.open(tmp_path, {"engine": "memory:", "model": {"name": "none"}})
+    library = marklight.open(tmp_path, {"model": {"name": "none"}})
     library.index()
     return library
 

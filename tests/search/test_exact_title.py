@@ -26,13 +26,10 @@ PAGES = {
 }
 
 
-@pytest.fixture(scope="module", params=["memory", "embedded"])
-def lib(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[marklight.Library]:
+@pytest.fixture(scope="module")
+def lib(tmp_path_factory: pytest.TempPathFactory) -> Iterator[marklight.Library]:
     folder = write(tmp_path_factory.mktemp("keyed") / "docs", PAGES)
-    engine = "memory:" if request.param == "memory" else f"file:{folder.parent / 'index'}"
-    with library(folder, engine=engine) as lib:
+    with library(folder) as lib:
         lib.index()
         yield lib
 
@@ -108,7 +105,7 @@ BEGINNINGS = {
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory: pytest.TempPathFactory) -> Iterator[marklight.Library]:
     folder = write(tmp_path_factory.mktemp("begun") / "docs", BEGINNINGS)
-    with library(folder, engine="memory:") as lib:
+    with library(folder) as lib:
         lib.index()
         yield lib
 
@@ -160,7 +157,7 @@ def test_a_section_that_only_embeds_the_document_is_not_raised(tmp_path: Path) -
         "Cellar.md": f"# Cellar\n\n## Jars\n\n{long}\n\n## Sourdough starter\n\nOne jar, third shelf.\n\n"
         f"## Wine\n\n{long}\n",
     }
-    with library(write(tmp_path / "docs", pages), engine="memory:") as lib:
+    with library(write(tmp_path / "docs", pages)) as lib:
         answer = lib.search("sourdough starter", min_confidence=0)
         raised = [hit.chunk.path for hit in answer.hits if hit.exact_match]
         assert raised == ["Sourdough starter.md", "Cellar.md"]

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from marklight import engines
 from marklight.batch import Batch, Vectors
 from marklight.errors import SettingsError
 from marklight.ports import Tools
@@ -17,6 +16,7 @@ from marklight.query import Mode, Query
 from marklight.search.retrieve import Semantic
 from marklight.search.rewrite.expand import Expand
 from tests.contracts.builders import entry
+from tests.oracle import MemoryEngine
 from tests.search.stage_settings import build_stage
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Model:
 
 @pytest.fixture
 def tools() -> Iterator[Tools]:
-    engine = engines.open("memory:")
+    engine = MemoryEngine()
     made = entry("words.md", " ".join(WORDS)), entry("passages.md", *PASSAGES)
     digests = tuple(chunk.digest for chunk in made[1].chunks)
     with engine.writing(0):

@@ -77,7 +77,7 @@ def test_path_is_the_squared_share_of_query_terms_in_the_path(
     tmp_path: Path, text: str, share: float
 ) -> None:
     page = "databases/keep-alive_backups.md"
-    with library(write(tmp_path, {page: "# Notes\n\nEvery night.\n"}), engine="memory:") as lib:
+    with library(write(tmp_path, {page: "# Notes\n\nEvery night.\n"})) as lib:
         lib.index()
         with lib.engine.snapshot() as snapshot:
             tools = Tools(snapshot, FakeEmbedder())
@@ -250,7 +250,7 @@ def test_corpus_size_counts_passages_that_pass_the_filters(
     tmp_path: Path, filters: Filters, passages: int
 ) -> None:
     pages = {f"{day:02}.md": f"# Day {day}\n\nRain.\n" for day in range(40)}
-    with library(write(tmp_path, pages), engine="memory:") as lib:
+    with library(write(tmp_path, pages)) as lib:
         lib.index()
         with lib.engine.snapshot() as snapshot:
             tools, query = Tools(snapshot, FakeEmbedder()), Query("rain", filters=filters)
@@ -266,7 +266,7 @@ def test_the_squared_share_of_terms_in_a_path_counts_as_coverage(
     tmp_path: Path, text: str, share: float
 ) -> None:
     pages = {"recipes/pancakes.md": "# Sunday\n\nFlour, eggs and milk.\n"}
-    with library(write(tmp_path, pages), engine="memory:") as lib:
+    with library(write(tmp_path, pages)) as lib:
         lib.index()
         with lib.engine.snapshot() as snapshot:
             tools, query = Tools(snapshot, FakeEmbedder()), Query(text)

@@ -156,7 +156,7 @@ def test_weights_for_any_model_use_no_absolute_cosines() -> None:
 
 def test_a_query_in_another_script_needs_matching_terms(tmp_path: Path) -> None:
     pages = {"a.md": "# 数据库\n\n备份保留三十天。\n", "b.md": "# 厨房\n\n咖啡机每周清洗。\n"}
-    settings = {"engine": "memory:", "model": {"multilingual": "never"}}
+    settings = {"model": {"multilingual": "never"}}
     with marklight.open(write(tmp_path, pages), settings) as lib:
         lib.index()
         found = lib.search("备份保留多久")
@@ -175,7 +175,7 @@ COPIES = {f"{page}.md": "# Copy\n\nReturn to an earlier revision.\n" for page in
 def test_exact_duplicates_do_not_lower_the_probability(tmp_path: Path) -> None:
     scores = []
     for pages in (COPIES, {"a.md": COPIES["a.md"]}):
-        with library(write(tmp_path / str(len(pages)), pages), engine="memory:") as lib:
+        with library(write(tmp_path / str(len(pages)), pages)) as lib:
             lib.index()
             with lib.engine.snapshot() as snapshot:
                 tools = Tools(snapshot, FakeEmbedder())
@@ -190,7 +190,7 @@ def test_exact_duplicates_do_not_lower_the_probability(tmp_path: Path) -> None:
 def test_a_score_does_not_depend_on_the_number_of_candidates(tmp_path: Path) -> None:
     titles = ["Page"] * POOL_SIZE + ["Wide question"] * 5
     pages = {f"{chr(0x4E00 + at)}.md": f"# {title}\n\n{at}\n" for at, title in enumerate(titles)}
-    with library(write(tmp_path, pages), engine="memory:") as lib:
+    with library(write(tmp_path, pages)) as lib:
         lib.index()
         with lib.engine.snapshot() as snapshot:
             tools = Tools(snapshot, FakeEmbedder())

@@ -27,7 +27,7 @@ PAGES = {
 def lib(tmp_path: Path) -> marklight.Library:
     for path, text in PAGES.items():
         (tmp_path / path).write_text(text)
-    library = marklight.open(tmp_path, {"engine": "memory:", "model": {"name": "none"}})
+    library = marklight.open(tmp_path, {"model": {"name": "none"}})
     library.index()
     return library
 

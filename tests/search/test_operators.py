@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marklight import engines
 from marklight.batch import Batch
 from marklight.errors import UsageError
 from marklight.ports import Snapshot, Tools
@@ -18,10 +17,11 @@ from marklight.query import Filters, Query
 from marklight.search.rewrite.operators import Operators
 from marklight.text import query_terms
 from tests.contracts.builders import entry
+from tests.oracle import MemoryEngine
 
 
 def a_snapshot() -> Snapshot:
-    engine = engines.open("memory:")
+    engine = MemoryEngine()
     with engine.writing(1):
         text = "x, roll back, a b, c d"
         engine.commit(

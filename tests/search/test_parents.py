@@ -22,13 +22,10 @@ PAGES = {
 }
 
 
-@pytest.fixture(scope="module", params=["memory", "embedded"])
-def lib(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[marklight.Library]:
+@pytest.fixture(scope="module")
+def lib(tmp_path_factory: pytest.TempPathFactory) -> Iterator[marklight.Library]:
     folder = write(tmp_path_factory.mktemp("parents") / "docs", PAGES)
-    engine = "memory:" if request.param == "memory" else f"file:{folder.parent / 'index'}"
-    with library(folder, engine=engine) as lib:
+    with library(folder) as lib:
         lib.index()
         yield lib
 

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marklight import engines
 from marklight.batch import Batch
 from marklight.ports import Tools
 from marklight.query import Mode, Query
 from marklight.search.features import passage_features
 from marklight.search.rewrite.spelling import Spelling, one_edit
 from tests.contracts.builders import entry
+from tests.oracle import MemoryEngine
 
 PAGES = {
     "net.md": "The Wi-Fi password stands on the router.",
@@ -30,7 +30,7 @@ PAGES = {
 
 @pytest.fixture(scope="module")
 def tools() -> Iterator[Tools]:
-    engine = engines.open("memory:")
+    engine = MemoryEngine()
     with engine.writing(0):
         engine.commit(Batch(entries=tuple(entry(path, text) for path, text in PAGES.items())))
     with engine.snapshot() as snapshot:
@@ -221,7 +221,7 @@ def test_the_last_word_is_completed_while_it_is_typed(tools: Tools) -> None:
 
 
 def test_more_frequent_words_are_searched_beside_an_unfinished_one() -> None:
-    engine = engines.open("memory:")
+    engine = MemoryEngine()
     texts = ["conf file", *["configuration of it"] * 4, *["confer"] * 3]
     with engine.writing(0):
         engine.commit(
@@ -237,7 +237,7 @@ def test_more_frequent_words_are_searched_beside_an_unfinished_one() -> None:
 
 @given(st.text(), st.booleans())
 def test_any_text_can_be_completed(text: str, prefix: bool) -> None:
-    engine = engines.open("memory:")
+    engine = MemoryEngine()
     with engine.snapshot() as snapshot:
         query = Spelling()(Query(text, prefix=prefix), Tools(snapshot))
     assert query.added_words == ()

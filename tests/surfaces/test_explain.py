@@ -133,7 +133,7 @@ def lib(tmp_path_factory: pytest.TempPathFactory) -> Iterator[marklight.Library]
     year_ago = time.time() - 365 * 86_400
     for path in sorted(folder.rglob("*.md"))[::2]:
         os.utime(path, (year_ago, year_ago))
-    settings = {"engine": "memory:", "collections": {"notes": "notes", "work": "work"}}
+    settings = {"collections": {"notes": "notes", "work": "work"}}
     with marklight.open(folder, settings) as library:
         library.index()
         yield library

@@ -378,7 +378,7 @@ def test_random_names_in_two_collections_are_told_apart(
     names = [name for name in names if not name.startswith(".") and not name.endswith("~")]
     at = tmp_path_factory.mktemp("random")
     write(at, {f"{own}/{name}": f"# {own}\n\ntea\n" for own in "ab" for name in names})
-    with library(at, engine="memory:", collections={"a": "a", "b": "b"}) as lib:
+    with library(at, collections={"a": "a", "b": "b"}) as lib:
         lib.index()
         listed = [each.document for each in lib.list_documents(refresh=False).documents]
         for id in listed:

@@ -1,4 +1,4 @@
-"""Engines by address: parse `file:PATH`, `memory:` and `postgresql://…`, and open the engine with its settings."""
+"""Engines by address: parse `file:PATH` and `postgresql://…`, and open the engine with its settings."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from marklight.ports import Engine
 
 SERVER_SCHEMES = ("postgresql", "postgres")
-SCHEMES = ("file", "memory", *SERVER_SCHEMES)
+SCHEMES = ("file", *SERVER_SCHEMES)
 DEFAULT_LIBRARY = "marklight"
-KNOWN = "Use file:PATH, memory: or postgresql://HOST/DATABASE"
+KNOWN = "Use file:PATH or postgresql://HOST/DATABASE"
 
 A_DAY_SECONDS = 86_400
 QUANTIZATIONS = ("none", "scalar", "binary")
@@ -146,8 +146,6 @@ def parse_address(address: str) -> EngineAddress:
     scheme, _, location = address.partition(":")
     if scheme == "file" and location:
         return EngineAddress(scheme, Path(location))
-    if address == "memory:":
-        return EngineAddress(scheme)
     if scheme in SERVER_SCHEMES:
         from marklight.engines.server.address import parse
 
@@ -182,11 +180,7 @@ def open(
         from marklight.engines.embedded.engine import EmbeddedEngine
 
         return EmbeddedEngine(parsed.folder.expanduser())
-    if parsed.is_server:
-        return _open_server(parsed, settings or ServerSettings())
-    from marklight.engines.memory import MemoryEngine
-
-    return MemoryEngine()
+    return _open_server(parsed, settings or ServerSettings())
 
 
 def _open_server(address: EngineAddress, settings: ServerSettings) -> Engine:

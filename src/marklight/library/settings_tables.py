@@ -22,7 +22,7 @@ class General:
     """Settings of the library as a whole."""
 
     engine: str = ""
-    """Address of the index: `file:PATH`, `memory:` or `postgresql://…`; default: `.marklight/` beside the documents."""
+    """Address of the index: `file:PATH` or `postgresql://…`; default: `.marklight/` beside the documents."""
     collections: Mapping[str, str] = field(default_factory=dict)
     """Named folders to index, relative to the library's folder. By default the whole library is one collection."""
 

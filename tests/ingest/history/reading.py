@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from marklight import engines
 from marklight.ingest.git import find
 from marklight.ingest.history import CommitIngest
 from marklight.model import Document, DocumentId
 from marklight.ports import Engine
 from marklight.report import Report
+from tests.oracle import MemoryEngine
 
 LINES = 200
 
@@ -17,7 +17,7 @@ LINES = 200
 def history(folder: Path, engine: Engine | None = None, lines: int = LINES) -> CommitIngest:
     found = find(folder)
     assert found
-    return CommitIngest(engine or engines.open("memory:"), None, {"all": found}, lines)
+    return CommitIngest(engine or MemoryEngine(), None, {"all": found}, lines)
 
 
 def read(ingest: CommitIngest) -> Report:

@@ -64,14 +64,13 @@ def test_impossible_dates_become_the_nearest_possible_date(repository: Repositor
             *("hash-object", "-t", "commit", "-w", "--literally", "--stdin"), given=made.encode()
         )
         repository.git("update-ref", f"refs/heads/odd{number}", hash)
-    for engine in ("memory:", f"file:{repository.folder.parent / 'index'}"):
-        ingest = history(repository.folder, engines.open(engine))
-        read(ingest)
-        found = documents(ingest)
-        assert found["at 1"].date == "1970-01-01T00:00:00+00:00"
-        assert str(found["at 0"].date).startswith("9999-12-31")
-        assert {"at 2", "at 3"} < set(found)
-        ingest.engine.close()
+    ingest = history(repository.folder, engines.open(repository.folder.parent / "index"))
+    read(ingest)
+    found = documents(ingest)
+    assert found["at 1"].date == "1970-01-01T00:00:00+00:00"
+    assert str(found["at 0"].date).startswith("9999-12-31")
+    assert {"at 2", "at 3"} < set(found)
+    ingest.engine.close()
 
 
 @given(

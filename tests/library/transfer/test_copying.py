@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from marklight.batch import Batch, Failure, Vectors
-from marklight.engines.memory import MemoryEngine
 from marklight.errors import StoreError, UsageError
 from marklight.ingest.links import GROUPED, update_communities
 from marklight.library.transfer.contents import SnapshotSource, Summary, merge, summarize
@@ -21,6 +20,7 @@ from marklight.model import FileState
 from marklight.ports import INCOMPLETE, Engine
 from tests.contracts.builders import commit, embedding, entry, find, id_of, link, put, vectors
 from tests.contracts.conftest import OPENERS
+from tests.oracle import MemoryEngine
 
 WORDS = "harbour lantern anchor rope sail mast keel rudder compass chart".split()
 Make = Callable[[str], Engine]

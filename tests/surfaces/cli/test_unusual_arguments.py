@@ -143,7 +143,7 @@ def test_any_character_can_be_printed_to_any_pipe(folder: Path) -> None:
 
 
 def test_a_library_can_be_opened_from_settings(folder: Path) -> None:
-    with marklight.open({"engine": "memory:", "model": {"name": "fake"}}) as lib:
+    with marklight.open({"model": {"name": "fake"}}) as lib:
         assert lib.search("banana").hits
 
 
@@ -157,7 +157,7 @@ def test_a_library_can_be_opened_from_settings(folder: Path) -> None:
     ],
 )
 def test_python_callers_may_pass_python_types(folder: Path, options: dict[str, Any]) -> None:
-    with library(folder, engine="memory:") as lib:
+    with library(folder) as lib:
         assert lib.search("banana", **options).hits
 
 
@@ -168,11 +168,11 @@ def test_python_callers_may_pass_python_types(folder: Path, options: dict[str, A
         ("banana", {"limit": "5"}),
         ("banana", {"path": [5]}),
         ("banana", {"settings": {"model": {"name": "fake"}}}),
-        ("banana", {"settings": {"engine": "memory:"}}),
+        ("banana", {"settings": {"engine": "file:x"}}),
     ],
 )
 def test_python_callers_get_marklight_errors(folder: Path, text: Any, options: Any) -> None:
-    with library(folder, engine="memory:") as lib, pytest.raises(UsageError):
+    with library(folder) as lib, pytest.raises(UsageError):
         lib.search(text, **options)
 
 

@@ -370,13 +370,6 @@ def test_the_error_of_a_process_is_the_error_of_the_command(
     assert capfd.readouterr() == ("", "")
 
 
-def test_an_index_in_memory_needs_one_process(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["serve", "--workers", "2", "--set", "engine=memory:"]) == 2
-    assert "cannot share an index in memory" in capsys.readouterr().err
-
-
 def test_the_least_busy_running_process_accepts_first() -> None:
     loads = SharedLoads.create(3)
     one, two = SharedLoads(loads.file, 3, 0), SharedLoads(loads.file, 3, 1)

@@ -248,7 +248,7 @@ def wrong_types() -> Iterator[Attack]:
         {"query": "a", "near": "/"},
         {"query": "a", "part": "/"},
         {"query": "a", "progress": 1},
-        {"query": "a", "assignments": ["engine=memory:"]},
+        {"query": "a", "assignments": ["engine=file:x"]},
         {"query": "a", "__class__": 1},
         {"q": "a"},
     ):

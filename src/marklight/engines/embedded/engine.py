@@ -284,5 +284,15 @@ class EmbeddedEngine:
         return self._parts.store.writer_session()
 
 
+@contextmanager
+def empty_snapshot() -> Iterator[EmbeddedSnapshot]:
+    """Open a snapshot of an index that does not exist."""
+    from secrets import token_hex
+    from tempfile import gettempdir
+
+    with EmbeddedEngine(Path(gettempdir(), token_hex(16))).snapshot() as snapshot:
+        yield snapshot
+
+
 def _library_id(session: SqliteSession) -> str:
     return str(session.value("SELECT library FROM state"))

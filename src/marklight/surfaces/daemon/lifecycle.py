@@ -99,11 +99,6 @@ def _check_workers(library: Library) -> None:
         return
     if os.name == "nt":
         raise UsageError("Windows runs one worker process only", "Leave out --workers")
-    if library.address.scheme == "memory":
-        raise UsageError(
-            "Several worker processes cannot share an index in memory",
-            "Leave out --workers, or set `engine` to an index on disk",
-        )
 
 
 def _supervise(

@@ -10,10 +10,10 @@ import pytest
 
 from marklight import engines
 from marklight.batch import Batch
-from marklight.engines.memory import MemoryEngine
 from marklight.model import DocumentId, FileState
 from tests.contracts.builders import commit, entry, link, names_of, vectors
 from tests.contracts.test_engine_agreement import same_tables
+from tests.oracle import MemoryEngine
 from tests.servers.postgres import new_library
 
 WRITERS, COMMITS = 4, 12

@@ -19,13 +19,13 @@ import pytest
 from marklight import engines
 from marklight.batch import Batch
 from marklight.engines import PostgresSettings, ServerSettings, parse_address
-from marklight.engines.memory import MemoryEngine
 from marklight.engines.server.postgres.engine import PostgresEngine
 from marklight.errors import ConnectionLost, StoreError
 from marklight.ports import FIELD_BOOSTS, Engine
 from marklight.query import Filters
 from tests.contracts.builders import commit, entry, find, id_of, put, vectors
 from tests.faults.committing import answers, batches, expected_answers
+from tests.oracle import MemoryEngine
 from tests.servers.postgres import PASSWORD, PostgresServer, new_library, new_server
 
 KILLS = 4

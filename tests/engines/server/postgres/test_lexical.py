@@ -19,6 +19,7 @@ from marklight.errors import StoreError
 from marklight.ports import FIELD_BOOSTS, Snapshot
 from marklight.query import Filters
 from tests.contracts.builders import commit, entry, id_of, put
+from tests.oracle import MemoryEngine
 from tests.servers.postgres import PostgresServer, new_library, new_server
 
 
@@ -30,7 +31,7 @@ class Store:
         self.address = address
         self.schema = address.rpartition("library=")[2]
         self.engine = engines.open(address)
-        self.memory = engines.open("memory:")
+        self.memory = MemoryEngine()
 
     def commit(self, batch: Batch) -> None:
         commit(self.engine, batch)

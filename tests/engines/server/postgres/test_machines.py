@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from marklight import engines
 from marklight.batch import Batch, Failure
 from marklight.engines import ServerSettings, parse_address
 from marklight.engines.server.postgres.engine import PostgresEngine
@@ -15,6 +14,7 @@ from marklight.model import DocumentId, FileState
 from marklight.ports import Engine
 from marklight.query import Filters
 from tests.contracts.builders import commit, entry, id_of, put
+from tests.oracle import MemoryEngine
 from tests.servers.postgres import PostgresServer, new_library
 
 A = id_of("a.md")
@@ -133,7 +133,7 @@ def test_no_text_is_read_as_sql(machines: list[PostgresEngine], text: str) -> No
         assert snapshot.documents.find_by_title(text, filters_of(text), 5) is not None
         assert snapshot.metadata.matching_documents(filters_of(text), 5) == [id]
         assert snapshot.lexical.search([text], {"body": 1.0}, filters_of(text), 5) == []
-        memory = engines.open("memory:")
+        memory = MemoryEngine()
         commit(memory, Batch(entries=(hostile,)))
         with memory.snapshot() as expected:
             for filters in each_filter(text):

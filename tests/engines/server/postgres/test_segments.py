@@ -11,9 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marklight.batch import Entry
-from marklight.engines import memory
 from marklight.engines.lexical import CODE, WHOLE, document_terms, passage_terms
-from marklight.engines.memory.search import stored_length
 from marklight.engines.server.postgres.lexical import bm25
 from marklight.engines.server.postgres.lexical.posting_blocks import (
     decode_blocks,
@@ -36,6 +34,8 @@ from marklight.engines.server.postgres.lexical.segments import (
 from marklight.ports import FIELD_BOOSTS
 from marklight.query import Filters
 from tests.contracts.builders import entry, put
+from tests.oracle import MemoryEngine
+from tests.oracle.search import stored_length
 
 WORDS = "apple pear plum getUserById zebra 日本語 run c++".split()
 texts = st.lists(st.sampled_from(WORDS), max_size=60).map(" ".join)
@@ -162,7 +162,7 @@ def test_scores_equal_those_of_the_memory_engine(entries: list[Entry], data: st.
     query = data.draw(st.lists(st.sampled_from(["appl", "pear", "user", "日本", "c++", "no"])))
     boosts = data.draw(st.sampled_from([FIELD_BOOSTS, {CODE: 1.0}, {"body": 2.0, WHOLE: 0.5}]))
     limit = data.draw(st.integers(1, 12))
-    with_documents = memory.MemoryEngine()
+    with_documents = MemoryEngine()
     put(with_documents, *entries)
     table = bm25.ScoreTable(len(passages), index.lengths.sum(axis=1).tolist())
     found = bm25.search(

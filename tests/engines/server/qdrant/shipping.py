@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from marklight import engines
-from marklight.engines.memory import MemoryEngine
 from marklight.engines.server.postgres.engine import PostgresEngine
 from marklight.engines.server.postgres.session import PostgresSession
 from marklight.engines.server.qdrant import rebuild
@@ -18,6 +17,7 @@ from marklight.engines.server.qdrant.outbox import read_state
 from marklight.ports import FIELD_BOOSTS, Engine
 from marklight.query import Filters
 from tests.contracts.builders import vector
+from tests.oracle import MemoryEngine
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from marklight.ports import Snapshot
 from marklight.query import Filters
 from tests.contracts.builders import vectors
 from tests.contracts.test_engine_agreement import filters, phrase_filters, same_results, steps
+from tests.oracle import MemoryEngine
 from tests.servers.qdrant import new_fleet_library
 
 
@@ -33,7 +34,7 @@ def test_a_filtered_search_equals_brute_force_in_every_snapshot(
     steps: list[tuple[Batch, int]], query_filters: list[Filters], limit: int
 ) -> None:
     with new_fleet_library() as address, ExitStack() as stack:
-        memory, engine = engines.open("memory:"), engines.open(address)
+        memory, engine = MemoryEngine(), engines.open(address)
         stack.callback(engine.close)
         snapshots: list[tuple[Snapshot, Snapshot]] = []
         with memory.writing(1), engine.writing(1):

@@ -12,11 +12,11 @@ import pytest
 from marklight import engines
 from marklight.batch import Batch
 from marklight.engines import QdrantSettings, ServerSettings
-from marklight.engines.memory import MemoryEngine
 from marklight.engines.server.qdrant import cluster as cluster_module
 from marklight.ports import Engine
 from tests.contracts.builders import commit, embedding, entry, find
 from tests.engines.server.qdrant.shipping import equals_a_rebuild, same_searches
+from tests.oracle import MemoryEngine
 from tests.servers.proxy import Proxy
 from tests.servers.qdrant import Node, free_port, new_fleet_library
 

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from marklight import engines
-from marklight.engines.memory import MemoryEngine
 from marklight.engines.server.qdrant import collections, shipper
 from marklight.engines.server.qdrant.cluster import Cluster
 from marklight.engines.server.qdrant.filters import living_filter
@@ -30,6 +29,7 @@ from tests.engines.server.qdrant.shipping import (
     session_of,
 )
 from tests.faults.committing import batches
+from tests.oracle import MemoryEngine
 from tests.servers.qdrant import free_port
 
 KILLS = int(os.environ.get("MARKLIGHT_KILLS", "2"))

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from marklight.batch import Batch
-from marklight.engines.memory import MemoryEngine
 from marklight.engines.server.qdrant import cluster, collections, rebuild, shipper
 from marklight.engines.server.qdrant.cluster import Cluster
 from marklight.engines.server.qdrant.filters import living_filter
@@ -24,6 +23,7 @@ from tests.engines.server.qdrant.shipping import (
     same_searches,
     session_of,
 )
+from tests.oracle import MemoryEngine
 from tests.servers.proxy import Proxy
 from tests.servers.qdrant import new_fleet_library, shared_node
 

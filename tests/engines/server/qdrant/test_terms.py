@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marklight.engines.lexical import K1, B
-from marklight.engines.memory.search import stored_length
 from marklight.engines.server.qdrant.outbox import Passage
 from marklight.engines.server.qdrant.terms import (
     FIELDS,
@@ -27,6 +26,7 @@ from marklight.engines.server.qdrant.terms import (
     sparse_vector,
     stored_lengths,
 )
+from tests.oracle.search import stored_length
 
 if TYPE_CHECKING:
     from marklight.engines.server.qdrant.terms import Floats

@@ -95,9 +95,9 @@ class PostgresEngine:
     def snapshot(self) -> Iterator[Snapshot]:
         opened = self._open_snapshot()
         if opened is None:
-            from marklight.engines.memory import MemoryEngine
+            from marklight.engines.embedded.engine import empty_snapshot
 
-            with MemoryEngine().snapshot() as empty:
+            with empty_snapshot() as empty:
                 yield empty
             return
         try:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from marklight.engines.memory.state import State
 from marklight.engines.names import LinkCandidate, folder_of, resolve_link, strongest
 from marklight.model import DocumentId, ResolvedLink
+from tests.oracle.state import State
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from marklight.batch import Entry
-from marklight.engines.memory.state import State
 from marklight.model import DocumentId
 from marklight.ports.blocks import SharedBlock, StoredBlock
+from tests.oracle.state import State
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from marklight.batch import Entry, Vectors
-from marklight.engines.memory.search import vocabulary
-from marklight.engines.memory.state import Known, State
+from tests.oracle.search import vocabulary
+from tests.oracle.state import Known, State
 
 
 @dataclass(frozen=True, slots=True)

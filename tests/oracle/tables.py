@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from marklight.answer import Level
 from marklight.batch import Failure
 from marklight.engines.lexical import document_terms, passage_terms, phrase_texts
-from marklight.engines.memory.state import State
 from marklight.engines.metadata_filters import (
     AUTHOR,
     FILES,
@@ -37,6 +36,7 @@ from marklight.ports import DocumentMatch, IndexedFile, PathRange, ScoredChunk
 from marklight.query import Filters
 from marklight.text import matches_phrases, normalize, title_key
 from marklight.text.languages import MAX_COUNTED
+from tests.oracle.state import State
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,10 +227,10 @@ class MemoryStatus:
             for remark in self.state.entries[id].document.remarks
         ]
 
-    def damaged_chunks(self, ids: Sequence[str]) -> set[DocumentId]:  # noqa: ARG002
+    def damaged_chunks(self, ids: Sequence[str]) -> set[DocumentId]:
         return set()
 
-    def damaged_documents(self, documents: Iterable[DocumentId]) -> set[DocumentId]:  # noqa: ARG002
+    def damaged_documents(self, documents: Iterable[DocumentId]) -> set[DocumentId]:
         return set()
 
 

@@ -1,5 +1,5 @@
 """Brute-force engine in memory: short and simple, the reference that other engines are tested against."""
 
-from marklight.engines.memory.engine import MemoryEngine
+from tests.oracle.engine import MemoryEngine
 
 __all__ = ["MemoryEngine"]

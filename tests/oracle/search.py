@@ -21,13 +21,13 @@ from marklight.engines.lexical import (
     passage_terms,
     term_weight,
 )
-from marklight.engines.memory.state import State
-from marklight.engines.memory.tables import MemoryDocuments, best
 from marklight.engines.vector_math import check_dimension, unit_rows
 from marklight.model import DocumentId
 from marklight.ports import VOCABULARY_SIZE, Pending, ScoredChunk, ScoredTerm, TermCoverage
 from marklight.query import Filters
 from marklight.text import vocabulary_terms
+from tests.oracle.state import State
+from tests.oracle.tables import MemoryDocuments, best
 
 if TYPE_CHECKING:
     from marklight.model import Vector

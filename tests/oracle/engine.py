@@ -9,18 +9,18 @@ from threading import RLock
 from typing import Any
 
 from marklight.batch import Batch
-from marklight.engines.memory.blocks import MemoryBlocks
-from marklight.engines.memory.contents import MemoryContents
-from marklight.engines.memory.links import MemoryLinks
-from marklight.engines.memory.search import (
+from marklight.errors import Busy
+from tests.oracle.blocks import MemoryBlocks
+from tests.oracle.contents import MemoryContents
+from tests.oracle.links import MemoryLinks
+from tests.oracle.search import (
     MemoryLexical,
     MemoryVectors,
     MemoryVocabulary,
     vocabulary,
 )
-from marklight.engines.memory.state import Known, State
-from marklight.engines.memory.tables import MemoryDocuments, MemoryMetadata, MemoryStatus
-from marklight.errors import Busy
+from tests.oracle.state import Known, State
+from tests.oracle.tables import MemoryDocuments, MemoryMetadata, MemoryStatus
 
 
 class MemorySnapshot:
@@ -97,7 +97,7 @@ class MemoryEngine:
         return []
 
     def describe(self) -> str:
-        return "memory:"
+        return "memory"
 
     def read_only(self) -> bool:
         return False
