@@ -22,7 +22,6 @@ READ_STATUS = """
 import json, sys
 from marklight import engines
 from marklight.batch import Batch
-from tests.oracle import MemoryEngine
 engine = engines.open(sys.argv[1])
 with engine.snapshot() as snapshot:
     snapshot.status.counts("m"), snapshot.documents.files(), snapshot.status.failures()

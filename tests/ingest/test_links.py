@@ -271,7 +271,6 @@ def test_every_community_has_members_and_every_member_a_link(links: dict[str, st
 
 SCRIPT = """
 from tests.ingest.test_links import grouped
-from tests.oracle import MemoryEngine
 names = "abcdefghijklmnop"
 links = {name: names[at // 4 * 4 :][:4] for at, name in enumerate(names)}
 print(sorted(grouped(links).items()))

@@ -146,7 +146,7 @@ def test_on_a_file_system_with_whole_seconds_every_edit_is_found(tmp_path: Path)
     try:
         folder = write(place / "notes", page("wombat"))
         assert (folder / "page.md").stat().st_mtime_ns % SECOND == 0
-        with library(folder) as lib:
+        with library(folder, engine=f"file:{tmp_path / 'index'}") as lib:
             for word in ("marmot", "badger", "ferret", "walrus", "iguana") * 2:
                 write(folder, page(word))
                 lib.index()
