@@ -11,8 +11,8 @@ import numpy as np
 from benchmarks._cases import Case
 from benchmarks._fitting import Numbers, best_documents, vector
 from marklight.eval.metrics import calibration_error
-from marklight.search.calibration import FusionWeights
 from marklight.search.features import POOL_SIZE, QueryFeatures
+from marklight.search.probability import FusionWeights
 
 SHOWN = 10
 THRESHOLDS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.7)

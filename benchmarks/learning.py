@@ -22,8 +22,8 @@ from benchmarks._diagram import diagram
 from benchmarks._fitting import ANSWER_RIDGE, Ranking, Trial, logistic
 from benchmarks._measure import ROOT, SETS, result_path, save
 from marklight import models
-from marklight.search.calibration import ANY_MODEL, SINGLE_TERM, FusionWeights, LogisticCurve
 from marklight.search.features import QueryFeatures
+from marklight.search.probability import ANY_MODEL, SINGLE_TERM, FusionWeights, LogisticCurve
 
 QUERY_LENGTH = QueryFeatures._fields.index("query_length")
 TEMPERATURES = (0.1, 0.2, 0.4, 0.6, 0.9)

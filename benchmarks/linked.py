@@ -18,7 +18,7 @@ from marklight.eval.reading import read_dataset
 from marklight.library import Library
 from marklight.ports import Tools
 from marklight.query import Query
-from marklight.search.refine.linked import Linked
+from marklight.search.relations import Linked
 
 SETS = ("kubernetes-anchors", "blue-book-anchors", "fastapi-anchors")
 EVERYDAY = ("keps", "paraphrases", "single-words", "vault")

@@ -22,8 +22,7 @@ from marklight.eval.reading import off_topic_queries, read_dataset
 from marklight.eval.run import Run, run_queries
 from marklight.ports import Tools
 from marklight.query import Query
-from marklight.search.calibration import FusionWeights, parse_weights
-from marklight.search.probability import score_candidates
+from marklight.search.probability import FusionWeights, parse_weights, score_candidates
 
 WAYS: dict[str, tuple[str, tuple[str, ...]]] = {
     "keyword": ("keyword", ()),

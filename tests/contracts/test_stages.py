@@ -9,7 +9,6 @@ import pkgutil
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -22,16 +21,10 @@ from marklight.model import Chunk
 from marklight.models.fake import FakeEmbedder
 from marklight.ports import Tools
 from marklight.query import Filters, Mode, Query
-from marklight.search import fuse, pipeline, refine, retrieve, rewrite
-from marklight.search.fuse import Calibrate
+from marklight.search import pipeline
+from marklight.search.probability import LogisticCurve
 from tests.making import chunk, hits_of, library, write
 
-STAGE_PACKAGES = {
-    rewrite: pipeline.REWRITE,
-    retrieve: pipeline.RETRIEVE,
-    fuse: (*pipeline.FUSE, Calibrate),
-    refine: tuple(stage for stage in pipeline.REFINE if stage is not Calibrate),
-}
 PAGES = {
     "auth.md": "---\ntitle: Authentication\nkeywords: [login]\naliases: [sign-in]\ndate: 2026-01-10\n---\n\n"
     "Tokens expire after an hour. See [[rollback]].\n\n## Refresh\n\n"
@@ -109,13 +102,9 @@ def drawn(data: st.DataObject, scores: st.SearchStrategy[float], tools: Tools) -
     )
 
 
-@pytest.mark.parametrize("package", STAGE_PACKAGES, ids=lambda package: package.__name__)
-def test_every_stage_that_is_defined_is_in_the_pipeline(package: Any) -> None:
-    paths = getattr(package, "__path__", None)
-    modules = [package]
-    if paths is not None:
-        names = [module.name for module in pkgutil.iter_modules(paths)]
-        modules = [importlib.import_module(f"{package.__name__}.{name}") for name in names]
+def test_every_stage_that_is_defined_is_in_the_pipeline() -> None:
+    names = [module.name for module in pkgutil.iter_modules(search.__path__)]
+    modules = [importlib.import_module(f"{search.__name__}.{name}") for name in names]
     defined = {
         value
         for module in modules
@@ -123,7 +112,7 @@ def test_every_stage_that_is_defined_is_in_the_pipeline(package: Any) -> None:
         if isinstance(value, type) and "__call__" in vars(value) and not name.startswith("_")
         if value.__module__ == module.__name__
     }
-    assert defined == set(STAGE_PACKAGES[package])
+    assert defined - {LogisticCurve, pipeline.Pipeline} == set(configuration.STAGES)
 
 
 @pytest.mark.parametrize("stage", configuration.STAGES, ids=configuration.stage_name)

@@ -17,7 +17,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from marklight.library.configuration import SCHEMA
-from marklight.search.calibration import ANY_MODEL, FusionWeights, all_weights
+from marklight.search.probability import ANY_MODEL, FusionWeights, all_weights
 
 from .examples import ROOT
 

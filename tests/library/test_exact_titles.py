@@ -12,7 +12,7 @@ import pytest
 import marklight
 from marklight.ports import Tools
 from marklight.query import Query
-from marklight.search.refine.exact_match import ExactTitle
+from marklight.search.exact_match import ExactTitle
 from tests.library.conftest import paths
 from tests.making import library, write
 

@@ -14,7 +14,7 @@ from marklight.errors import SettingsError
 from marklight.model import DocumentId
 from marklight.ports import Engine, Tools
 from marklight.query import Query
-from marklight.search.refine.boosts import (
+from marklight.search.boosts import (
     Community,
     CurrentCollection,
     Recency,

@@ -12,7 +12,7 @@ from marklight.errors import SettingsError
 from marklight.model import DocumentId
 from marklight.ports import Snapshot, Tools
 from marklight.query import Query
-from marklight.search.refine.context import Context, Parents
+from marklight.search.context import Context, Parents
 from tests.making import library, write
 from tests.search.stage_settings import build_stage
 

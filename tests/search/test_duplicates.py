@@ -16,9 +16,13 @@ from marklight.model import DocumentId
 from marklight.models.fake import FakeEmbedder
 from marklight.ports import Refine, Tools
 from marklight.query import Query
-from marklight.search.duplicates import signatures
-from marklight.search.refine.diversity import Diversity
-from marklight.search.refine.duplicates import ExactDuplicates, NearDuplicates, SemanticDuplicates
+from marklight.search.duplicates import (
+    Diversity,
+    ExactDuplicates,
+    NearDuplicates,
+    SemanticDuplicates,
+    signatures,
+)
 from marklight.text import normalize
 from tests.contracts.builders import entry
 from tests.making import chunk, hits_of, no_snapshot

@@ -11,7 +11,7 @@ import marklight
 from marklight.answer import Hits
 from marklight.ports import Tools
 from marklight.query import Filters, Query
-from marklight.search.refine.exact_match import with_keyword_matches
+from marklight.search.exact_match import with_keyword_matches
 from tests.making import hits_of, library, write
 
 LOUD = {

@@ -13,8 +13,7 @@ from marklight.batch import Batch, Vectors
 from marklight.errors import SettingsError
 from marklight.ports import Tools
 from marklight.query import Mode, Query
-from marklight.search.retrieve import Semantic
-from marklight.search.rewrite.expand import Expand
+from marklight.search.retrieve import Expand, Semantic
 from tests.contracts.builders import entry
 from tests.oracle import MemoryEngine
 from tests.search.stage_settings import build_stage

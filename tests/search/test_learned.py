@@ -16,17 +16,18 @@ from marklight import models
 from marklight.models.fake import FakeEmbedder
 from marklight.ports import Tools
 from marklight.query import Mode, Query
-from marklight.search.calibration import (
+from marklight.search.features import POOL_SIZE, QueryFeatures
+from marklight.search.fuse import Learned
+from marklight.search.probability import (
     ANY_MODEL,
+    NON_LATIN,
     FusionWeights,
     LogisticCurve,
     all_weights,
     is_calibrated,
     weights_for,
+    with_probabilities,
 )
-from marklight.search.features import POOL_SIZE, QueryFeatures
-from marklight.search.fuse import Learned
-from marklight.search.probability import NON_LATIN, with_probabilities
 from tests.making import library, write
 from tests.search.building import listed
 

@@ -10,7 +10,7 @@ import pytest
 import marklight
 from marklight.answer import Answer
 from marklight.errors import SettingsError
-from marklight.search.refine.linked import Linked
+from marklight.search.relations import Linked
 from tests.search.stage_settings import build_stage
 
 PAGES = {

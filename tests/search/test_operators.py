@@ -14,7 +14,7 @@ from marklight.batch import Batch
 from marklight.errors import UsageError
 from marklight.ports import Snapshot, Tools
 from marklight.query import Filters, Query
-from marklight.search.rewrite.operators import Operators
+from marklight.search.operators import Operators
 from marklight.text import query_terms
 from tests.contracts.builders import entry
 from tests.oracle import MemoryEngine

@@ -11,7 +11,7 @@ import pytest
 import marklight
 from marklight.ports import Tools
 from marklight.query import Query
-from marklight.search.refine.context import Parents
+from marklight.search.context import Parents
 from marklight.surfaces.cli.app import run
 from tests.making import hits_of, library, write
 

@@ -12,7 +12,7 @@ from marklight.batch import Batch
 from marklight.ports import Tools
 from marklight.query import Mode, Query
 from marklight.search.features import passage_features
-from marklight.search.rewrite.spelling import Spelling, one_edit
+from marklight.search.spelling import Spelling, one_edit
 from tests.contracts.builders import entry
 from tests.oracle import MemoryEngine
 

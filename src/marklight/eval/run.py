@@ -13,8 +13,8 @@ from marklight.eval.collection import Collection, Place
 from marklight.eval.dataset import Dataset, JudgedQuery
 from marklight.ports import Progress, no_progress
 from marklight.query import Query
+from marklight.search.confidence import TAIL
 from marklight.search.context import within_budget
-from marklight.search.refine.confidence import TAIL
 
 DEPTH = 100
 """Passages in a ranking: the maximum of a search."""

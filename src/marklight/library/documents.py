@@ -31,7 +31,7 @@ from marklight.query import Filters
 from marklight.reference import has_wildcards
 from marklight.report import DocumentList, Extract, Graph, Links, Outline, Page, Related
 from marklight.search import relations
-from marklight.search.extracts import extract_at_level
+from marklight.search.context import extract_at_level
 
 if TYPE_CHECKING:
     from marklight.library import Library

@@ -38,8 +38,8 @@ from marklight.ports import Embedder, Engine, Progress, Rewrite, Snapshot, Tools
 from marklight.query import Filters, Query
 from marklight.report import Report
 from marklight.search.context import within_budget
+from marklight.search.per_document import PerDocument
 from marklight.search.pipeline import Pipeline
-from marklight.search.refine.per_document import PerDocument
 
 if TYPE_CHECKING:
     from marklight.library import Library

@@ -225,7 +225,7 @@ def overview(library: Library) -> Overview:
 @repeat_if_lost
 def status(library: Library) -> dict[str, Any]:
     """Return what is indexed, what is pending and what failed."""
-    from marklight.search.calibration import is_calibrated
+    from marklight.search.probability import is_calibrated
 
     fingerprint, problem = library.models.fingerprint()
     with library.engine.snapshot() as snapshot:

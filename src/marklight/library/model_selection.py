@@ -14,7 +14,7 @@ from marklight.models import CachingEmbedder
 from marklight.once import once
 from marklight.ports import Embedder, LanguageModel, Reranker, Snapshot, Unloadable
 from marklight.query import Mode, Query
-from marklight.search.refine.rerank import Rerank
+from marklight.search.rerank import Rerank
 from marklight.settings import Settings
 
 if TYPE_CHECKING:

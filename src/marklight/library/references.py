@@ -25,7 +25,7 @@ from marklight.reference import (
     targets,
 )
 from marklight.report import Extract
-from marklight.search.extracts import document_extract, passage_extract
+from marklight.search.context import document_extract, passage_extract
 from marklight.text import bounded_key
 
 MAX_LISTED = 20

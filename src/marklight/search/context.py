@@ -1,23 +1,27 @@
-"""Context of passages: parent sections, context levels with their sizes, and cutting answers to a token budget."""
+"""Context of passages: parent sections, context levels with their sizes, extracts of documents, token budgets.
+
+The stages `parents` and `context` show more of a document around a hit."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from marklight import formatting
-from marklight.answer import CHARACTERS_PER_TOKEN, Answer, Hit, Level
+from marklight.answer import CHARACTERS_PER_TOKEN, Answer, Hit, Hits, Level, best_first
 from marklight.errors import NotFound, UsageError
-from marklight.model import Chunk, DocumentId
-from marklight.ports import Snapshot
+from marklight.model import Chunk, Document, DocumentId, Heading
+from marklight.ports import Snapshot, Tools
+from marklight.query import Query
+from marklight.report import Extract
+from marklight.settings import Within
 from marklight.text import digest
+from marklight.text.lines import DocumentLines, Lines, truncate_at_sentence
 
 if TYPE_CHECKING:
     from marklight.levels import OutlinedPage
-    from marklight.report import Extract
-    from marklight.text.lines import Lines
 
 MAX_PLACES_NAMED = 3
 """Places that a notice about omitted results names."""
@@ -33,7 +37,6 @@ class OpenDocuments(dict[DocumentId, "OutlinedPage | None"]):
 
     def __missing__(self, id: DocumentId) -> OutlinedPage | None:
         from marklight.levels import OutlinedPage
-        from marklight.text.lines import DocumentLines
 
         stored = self.snapshot.documents.text_and_outline(id)
         document = self[id] = OutlinedPage(DocumentLines(stored[0]), stored[1]) if stored else None
@@ -109,7 +112,6 @@ def levels(chunks: Iterable[Chunk], documents: OpenDocuments) -> dict[str, tuple
 def expand(chunk: Chunk, level: str, documents: OpenDocuments, count: int = 1) -> Extract:
     """Return a context level of a passage as an extract of the document."""
     from marklight.levels import LEVELS, base_level
-    from marklight.report import Extract
 
     if level not in LEVELS:
         raise UsageError(f"No such level: {level!r}", f"Choose from: {', '.join(LEVELS)}")
@@ -128,8 +130,6 @@ def within_budget(answer: Answer) -> Answer:
     max_tokens = answer.query.max_tokens
     if max_tokens is None:
         return answer
-    from marklight.text.lines import truncate_at_sentence
-
     available = max_tokens * CHARACTERS_PER_TOKEN
     kept: list[Hit] = []
     is_cut = False
@@ -157,3 +157,201 @@ def within_budget(answer: Answer) -> Answer:
     if answer.hits:
         return replace(answer, hits=tuple(kept), notices=notices)
     return replace(answer, nearest=tuple(kept), notices=notices)
+
+
+@dataclass(frozen=True, slots=True)
+class Parents:
+    """Return each section once, with the score of its best passage; only with `--parents`."""
+
+    adds_passages: ClassVar[bool] = True
+    """Returns passages with the ids of sections."""
+
+    def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
+        if not query.parents:
+            return hits
+        documents = OpenDocuments(tools.snapshot)
+        sections: dict[str, Hit] = {}
+        for hit in hits:
+            section = parent_passage(hit.chunk, documents)
+            sections.setdefault(section.id, replace(hit, chunk=section))
+        return best_first(sections.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Add neighbours on both sides, or the whole section, as `--context` and `--expand-context` request."""
+
+    max_characters: Annotated[int, Within(1)] = 20_000
+    """Maximum length of a result with context; a longer section is cut around the passage."""
+
+    def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
+        if not query.context and not query.expand_context:
+            return hits
+        documents = OpenDocuments(tools.snapshot)
+        shown: list[Hit] = []
+        cut = 0
+        for index, hit in enumerate(hits):
+            if len(shown) == query.limit:
+                shown += hits[index:]
+                break
+            if any(_contains(other, hit) for other in shown):
+                continue
+            expanded, complete = self._expanded(query, hit, documents)
+            shown.append(expanded)
+            cut += not complete
+        if cut:
+            results = "1 result is" if cut == 1 else f"{cut} results are"
+            tools.notify(
+                f"{results} cut to {self.max_characters:,} characters around the passage;"
+                " search.context.max_characters changes that"
+            )
+        return tuple(shown)
+
+    def _expanded(self, query: Query, hit: Hit, documents: OpenDocuments) -> tuple[Hit, bool]:
+        """Return the hit with its context, and True if the context is complete."""
+        chunk, document = hit.chunk, documents[hit.chunk.document]
+        if document is None:
+            return hit, True
+        page = document.page
+        level = "section" if query.expand_context else "neighbours"
+        wanted = documents.lines(chunk, level, query.context)
+        lines = _within(page, wanted, chunk.lines, self.max_characters)
+        text = page.between(*lines)
+        if len(text) > max(self.max_characters, len(chunk.text)):
+            return hit, False  # a part of a very long line
+        return replace(
+            hit, chunk=replace(chunk, lines=lines, text=text, boilerplate=())
+        ), lines == wanted
+
+
+def _contains(shown: Hit, hit: Hit) -> bool:
+    """Return True if the text of a passage is part of a shown one of the same document."""
+    return shown.chunk.document == hit.chunk.document and hit.chunk.text in shown.chunk.text
+
+
+def _within(page: DocumentLines, wanted: Lines, own: Lines, most: int) -> Lines:
+    """Return as many of the wanted lines as fit, as much before the passage as after it."""
+    if page.length(wanted) <= most:
+        return wanted
+    before = page.start(own[0]) - page.start(wanted[0])
+    after = page.length((own[1], wanted[1])) - page.length((own[1], own[1]))
+    available = max(0, most - page.length(own))
+    left = min(before, max(available // 2, available - after))
+    first, last = own
+    while first > wanted[0] and page.start(own[0]) - page.start(first - 1) <= left:
+        first -= 1
+    while last < wanted[1] and page.length((first, last + 1)) <= most:
+        last += 1
+    return first, last
+
+
+MAX_LISTED = 20
+"""Headings that an error lists. Hand-set; not measured."""
+
+
+def passage_extract(id: str, snapshot: Snapshot) -> Extract | None:
+    """Return the passage or section with this id; None if there is none."""
+    for chunk in snapshot.documents.chunks([id]):
+        return _passage(chunk, snapshot)
+    section = _section(id, snapshot)
+    return _passage(section, snapshot) if section else None
+
+
+def document_extract(
+    document: Document, lines: tuple[int, int] | None = None, fragment: str = ""
+) -> Extract:
+    """Return a document, some of its lines, or the section or block that a fragment names."""
+    if lines is not None:
+        return _lines_of(document, *lines)
+    if fragment:
+        return _fragment(document, fragment)
+    return _lines_of(document, 1, len(DocumentLines(document.text)))
+
+
+def extract_at_level(extract: Extract, level: str, snapshot: Snapshot, count: int = 1) -> Extract:
+    """Return a context level of the passage that an extract is, or of the first passage at its lines."""
+    id, line = extract.chunk_id, extract.lines[0]
+    below = (
+        chunk for chunk in snapshot.documents.chunks_of(extract.document) if chunk.lines[1] >= line
+    )
+    chunk = (
+        next(iter(snapshot.documents.chunks([id])), None)
+        or _section(id, snapshot)
+        or next(below, None)
+    )
+    if chunk is None:
+        raise NotFound(f"No passage at {extract.document.path}:{line}")
+    # If the reference names a heading above the passage, wider levels include it.
+    first = chunk.lines[0] if level == "passage" else min(line, chunk.lines[0])
+    wanted = replace(chunk, lines=(first, chunk.lines[1]))
+    return replace(expand(wanted, level, OpenDocuments(snapshot), count), levels=extract.levels)
+
+
+def _passage(chunk: Chunk, snapshot: Snapshot) -> Extract:
+    documents = OpenDocuments(snapshot)
+    return replace(
+        expand(chunk, "passage", documents),
+        levels=levels([chunk], documents)[chunk.id],
+    )
+
+
+def _section(id: str, snapshot: Snapshot) -> Chunk | None:
+    """Return the section of this id as a chunk, as `--parents` shows it."""
+    section = snapshot.documents.section(id)
+    chunks = snapshot.documents.chunks_of(section[0]) if section else []
+    child = next((chunk for chunk in chunks if chunk.parent == id), None)
+    return parent_passage(child, OpenDocuments(snapshot)) if child else None
+
+
+def _lines_of(document: Document, first: int, last: int) -> Extract:
+    lines = DocumentLines(document.text)
+    if first < 1 or last < first:
+        raise UsageError(
+            f"{first}-{last} is not a range of lines", "Lines count from 1: guide.md:10-40"
+        )
+    if first > len(lines):
+        raise NotFound(
+            f"{document.id.path} has only {len(lines)} lines", "Give a range within them"
+        )
+    last = min(last, len(lines))
+    headings = _headings_at(document.outline, first)
+    return Extract(document.id, document.title, headings, (first, last), lines.between(first, last))
+
+
+def _fragment(document: Document, fragment: str) -> Extract:
+    """Return the block (`^id`) or section of a document that a fragment names."""
+    if fragment.startswith("^"):
+        line = document.blocks.get(fragment[1:].lower())
+        if line is not None:
+            return _lines_of(document, line, line)
+        raise NotFound(f"{document.id.path} has no block {fragment}")
+    wanted = fragment.strip().lower()
+    # Anchors are unique, texts of headings are not.
+    anchors = {heading.anchor.lower(): heading for heading in reversed(document.outline)}
+    texts = {heading.text.lower(): heading for heading in reversed(document.outline)}
+    if heading := anchors.get(wanted) or texts.get(wanted):
+        return _lines_of(document, *heading.lines)
+    raise NotFound(
+        f"{document.id.path} has no heading {fragment!r}", _heading_hint(document, fragment)
+    )
+
+
+def _heading_hint(document: Document, fragment: str) -> str:
+    from marklight.text.suggestions import similar_keys
+
+    anchors = {
+        name: heading.anchor
+        for heading in document.outline
+        for name in (heading.anchor, heading.text)
+    }
+    if similar := similar_keys(fragment, anchors):
+        return f"Did you mean {' or '.join(f'#{anchor}' for anchor in similar)}?"
+    listed = [heading.anchor for heading in document.outline[:MAX_LISTED]]
+    return f"It has: {', '.join(listed) or 'none'}"
+
+
+def _headings_at(outline: Sequence[Heading], line: int) -> tuple[str, ...]:
+    """Return the headings above this line, outermost first."""
+    return tuple(
+        heading.text for heading in outline if heading.lines[0] <= line <= heading.lines[1]
+    )

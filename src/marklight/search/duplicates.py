@@ -1,4 +1,6 @@
-"""Detect duplicates: shingling with character trigrams, Jaccard similarity, which passages may be merged, and merging them."""
+"""Merge duplicates and diversify: shingling with character trigrams, Jaccard similarity, cosine similarity, MMR.
+
+Passages with the same text, similar text or similar embeddings are merged into the best of them."""
 
 from __future__ import annotations
 
@@ -7,16 +9,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from math import inf, nextafter
+from typing import TYPE_CHECKING, Annotated, Any
 
-from marklight.answer import Hit, Hits
+from marklight.answer import Hit, Hits, best_first
 from marklight.model import Chunk
+from marklight.ports import Tools
 from marklight.query import Query
-from marklight.text import fold, query_terms, surface_prefixes, title_key
+from marklight.settings import ABOVE_ZERO, Within
+from marklight.text import fold, normalize, query_terms, surface_prefixes, title_key
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from marklight.model import Matrix
 
 SIGNATURE_BITS = 2039
 """Bits of a signature. A passage of 1,000 characters has about 450 different trigrams, so most have a bit of
@@ -201,3 +208,144 @@ class QueryTerms:
 def _searched_text(chunk: Chunk) -> str:
     """Return text, headings and path: the date of a diary entry may occur in the path only."""
     return "\n".join((chunk.path, chunk.title, *chunk.headings, *chunk.merged, chunk.own_text))
+
+
+@dataclass(frozen=True, slots=True)
+class ExactDuplicates:
+    """Merge passages whose texts differ in white space only; the best one is shown, the others are its `similar`.
+
+    Documents with different titles, or with different query terms, are never merged.
+    """
+
+    def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
+        if query.all:
+            return hits
+        return merge_pairs(query, hits, equal_pairs([hit.chunk.text for hit in hits]))
+
+
+ROUNDING_ERROR = 1e-6
+"""A product of floats may be this much below the integer that it represents."""
+
+
+def _compared_text(hit: Hit) -> str:
+    return hit.chunk.own_text if not hit.chunk.is_boilerplate else hit.chunk.text
+
+
+@dataclass(frozen=True, slots=True)
+class NearDuplicates:
+    """Merge passages whose trigram sets have a Jaccard similarity of 0.7 or more.
+
+    The best one is shown, the others are its `similar`. Documents with different titles, or with different query terms, are
+    never merged.
+    """
+
+    overlap: Annotated[float, Within(ABOVE_ZERO, 1)] = 0.7
+    """Minimum Jaccard similarity of two near duplicates; 1 keeps all that differ."""
+
+    def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
+        if len(hits) < 2 or query.all:
+            return hits
+        return merge_pairs(query, hits, self._near_pairs(hits))
+
+    def _near_pairs(self, hits: Hits) -> Iterator[tuple[int, int]]:
+        """Yield the indexes of each hit and of the better ones that it is a near duplicate of."""
+        import numpy as np
+
+        texts = signatures([normalize(_compared_text(hit)) for hit in hits])
+        # Two sets with similarity j differ in 1 - j of their union, which is at most the size of either
+        # one / j: the signatures alone rule out nearly all pairs. The length of a text is an upper bound
+        # of the size of its set, which is computed for few.
+        longest = np.array([len(trigrams) for trigrams in texts.trigrams])
+        differing = texts.differing
+        near = differing <= self._max_difference(np.minimum(longest[:, None], longest))
+        for worse, better in np.argwhere(np.tril(near, -1)).tolist():
+            smaller = min(len(texts.unique_trigrams(worse)), len(texts.unique_trigrams(better)))
+            if differing[worse, better] > self._max_difference(smaller):
+                continue
+            if texts.jaccard(worse, better) >= self.overlap:
+                yield worse, better
+
+    def _max_difference(self, size: Any) -> Any:
+        """Return the most trigrams in which near duplicates differ, given the size of the smaller set."""
+        return size * (1 / self.overlap - 1) + ROUNDING_ERROR
+
+
+@dataclass(frozen=True, slots=True)
+class SemanticDuplicates:
+    """Merge passages whose cosine similarity is 0.95 or more.
+
+    The best one is shown, the others are its `similar`. Documents with different titles, or with different query terms, are
+    never merged. A lower threshold drops answers with the default model: two passages of one chapter easily reach 0.85. On 150 queries about the Kubernetes
+    pages 0.85 cost .026 nDCG@10 (.719 against .745 without the stage) and 5 of 100 answers among the first ten;
+    0.95 costs .001 and none.
+    """
+
+    cosine: Annotated[float, Within(ABOVE_ZERO, 1)] = 0.95
+    """Minimum cosine similarity of two semantic duplicates; 1 keeps all."""
+
+    def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
+        if tools.embedder is None or self.cosine == 1 or query.all:
+            return hits
+        by_id = tools.snapshot.vectors.get(
+            tools.embedder.fingerprint, [hit.chunk.id for hit in hits]
+        )
+        if len(by_id) < 2:
+            return hits
+        import numpy as np
+
+        embedded = [index for index, hit in enumerate(hits) if hit.chunk.id in by_id]
+        vectors = np.stack([by_id[hits[index].chunk.id] for index in embedded])
+        near = np.tril(np.vecdot(vectors[:, None], vectors) >= self.cosine, -1)
+        pairs = np.argwhere(near).tolist()
+        return merge_pairs(query, hits, ((embedded[one], embedded[other]) for one, other in pairs))
+
+
+@dataclass(frozen=True, slots=True)
+class Diversity:
+    """Reorder results by 0.7 × score - 0.3 × similarity to the most similar result above (MMR). Off by default.
+
+    A hit that is moved behind a lower score gets a score just below that one.
+    """
+
+    relevance: Annotated[float, Within(0, 1)] = 0.7
+    """Weight of a hit's own score: 1 changes nothing, 0 uses dissimilarity only."""
+
+    def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
+        if len(hits) < 3:
+            return hits
+        import numpy as np
+
+        similarity = pairwise_similarity(hits, tools)
+        value = self.relevance * np.array([hit.score for hit in hits])
+        closest = np.full(len(hits), -1.0)
+        chosen: list[Hit] = []
+        index, limit = 0, inf
+        for _ in hits:
+            hit = hits[index]
+            score = min(hit.score, limit)
+            if score != hit.score:
+                hit = hit.rescored(
+                    score, "diversity", "next_below(previous)", previous=chosen[-1].score
+                )
+            chosen.append(hit)
+            limit = max(min(0.0, score), nextafter(score, -inf))
+            value[index] = -inf
+            closest = np.maximum(closest, similarity[index])
+            index = int(np.argmax(value - (1 - self.relevance) * closest))
+        return best_first(chosen)
+
+
+def pairwise_similarity(hits: Hits, tools: Tools) -> Matrix:
+    """Return the cosine of each pair's vectors, or the Jaccard similarity of trigrams where one has none."""
+    import numpy as np
+
+    model = tools.embedder.fingerprint if tools.embedder else ""
+    by_id = tools.snapshot.vectors.get(model, [hit.chunk.id for hit in hits]) if model else {}
+    embedded = [index for index, hit in enumerate(hits) if hit.chunk.id in by_id]
+    similarity: Matrix = np.zeros((len(hits), len(hits)), np.float32)
+    if len(embedded) < len(hits):
+        similarity = signatures([normalize(hit.chunk.own_text) for hit in hits]).approximate_jaccard
+    if embedded:
+        vectors = np.stack([by_id[hits[index].chunk.id] for index in embedded])
+        similarity[np.ix_(embedded, embedded)] = np.vecdot(vectors[:, None], vectors)
+    return similarity

@@ -16,10 +16,10 @@ from marklight.listing import ListedDocument, Listing, Sort
 from marklight.model import DocumentId
 from marklight.ports import BOILERPLATE, DocumentMatch, Tools
 from marklight.query import Mode, Query
+from marklight.search.confidence import Confidence
 from marklight.search.features import filters_cover_query
 from marklight.search.filters import describe_filters, empty_filters
 from marklight.search.pipeline import Pipeline
-from marklight.search.refine.confidence import Confidence
 from marklight.text import (
     MAX_QUERY_TERMS,
     analyze,

@@ -10,22 +10,24 @@ from typing import TypeVar
 from marklight.answer import Answer, Hit, Hits, Step, best_first
 from marklight.ports import Fuse, Refine, Retrieve, Rewrite, Tools
 from marklight.query import Mode, Query
+from marklight.search.boosts import Community, CurrentCollection, Recency
+from marklight.search.confidence import Confidence, ExistingFiles, answer_probability
+from marklight.search.context import Context, Parents
+from marklight.search.duplicates import (
+    Diversity,
+    ExactDuplicates,
+    NearDuplicates,
+    SemanticDuplicates,
+)
+from marklight.search.exact_match import ExactName, ExactTitle
 from marklight.search.fuse import Calibrate, Learned, Reciprocal, ScoreAware, WeightedSum
+from marklight.search.operators import Operators
+from marklight.search.per_document import PerDocument, Prose
 from marklight.search.probability import with_probabilities
-from marklight.search.refine.boosts import Community, CurrentCollection, Recency
-from marklight.search.refine.confidence import Confidence, answer_probability
-from marklight.search.refine.context import Context, Parents
-from marklight.search.refine.diversity import Diversity
-from marklight.search.refine.duplicates import ExactDuplicates, NearDuplicates, SemanticDuplicates
-from marklight.search.refine.exact_match import ExactName, ExactTitle
-from marklight.search.refine.existing_files import ExistingFiles
-from marklight.search.refine.linked import Linked
-from marklight.search.refine.per_document import PerDocument, Prose
-from marklight.search.refine.rerank import Rerank
-from marklight.search.retrieve import Code, Keyword, Semantic
-from marklight.search.rewrite.expand import Expand
-from marklight.search.rewrite.operators import Operators
-from marklight.search.rewrite.spelling import Spelling
+from marklight.search.relations import Linked
+from marklight.search.rerank import Rerank
+from marklight.search.retrieve import Code, Expand, Keyword, Semantic
+from marklight.search.spelling import Spelling
 from marklight.text import analyze
 
 REWRITE: tuple[type[Rewrite], ...] = (Operators, Spelling, Expand)

@@ -1,16 +1,42 @@
-"""Abstain: drop improbable hits, and all of them where the answer probability is low."""
+"""Drop hits whose file no longer exists, improbable hits, and all hits where the answer probability is low (abstention)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from marklight.answer import Hit, Hits
+from marklight.model import DocumentId
 from marklight.ports import Tools
 from marklight.query import Query
 from marklight.search.features import filters_cover_query
 from marklight.settings import Within
 from marklight.text import ENGLISH
+
+
+@dataclass(frozen=True, slots=True)
+class ExistingFiles:
+    """Keep hits whose file exists, and subtract the probabilities of the others from the answer probability."""
+
+    def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
+        # All hits, whatever the limit: a later stage may move any of them to the front.
+        documents = {hit.chunk.document for hit in hits}
+        missing = {document for document in documents if not tools.exists(document)}
+        if not missing:
+            return hits
+        best: dict[DocumentId, float] = {}
+        for hit in hits:
+            if (id := hit.chunk.document) in missing:
+                best[id] = max(best.get(id, 0.0), hit.score)
+        lost = sum(best.values())
+        return tuple(_reduced(hit, lost) for hit in hits if hit.chunk.document not in missing)
+
+
+def _reduced(hit: Hit, lost: float) -> Hit:
+    if hit.answer_probability is None:
+        return hit
+    return replace(hit, answer_probability=max(0.0, hit.answer_probability - lost))
+
 
 UNCALIBRATED = (
     "Scores are not calibrated for the language of this query, so unlikely results are shown too"

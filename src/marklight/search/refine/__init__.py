@@ -1,1 +1,0 @@
-"""Refining stages: boost, drop, reorder and extend hits after fusion."""

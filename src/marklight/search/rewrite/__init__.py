@@ -1,1 +1,0 @@
-"""Query rewriting: stages that change the query before retrieval."""
