@@ -9,6 +9,7 @@ from threading import Event, Thread
 from typing import Any, cast
 
 import marklight
+from marklight import ownership
 from marklight.answer import Hit, Hits, Why, best_first
 from marklight.model import Chunk, DocumentId, Kind
 from marklight.ports import Snapshot
@@ -52,6 +53,11 @@ def write(folder: Path, files: Mapping[str, str | bytes]) -> Path:
 def library(folder: Path, **settings: Any) -> marklight.Library:
     """A library with the fake model, which is as quick as it is simple."""
     return marklight.open(folder, {"model": {"name": "fake"}, **settings})
+
+
+def index_of(folder: Path) -> Path:
+    """The folder of the index of a library."""
+    return ownership.index_folder(folder.resolve())
 
 
 @contextmanager

@@ -8,15 +8,17 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 from marklight import ownership
 from marklight.errors import SettingsError, UsageError
-from marklight.ownership import Provenance
 from marklight.private_files import is_own
 
 INDEX_FOLDER = ".marklight"
+PLACES = ("data", "folder")
+"""Values of `index.place`: the data directory of the user, or `INDEX_FOLDER` beside the documents."""
 PROJECT_FILE = "marklight.toml"
 MAX_NAMED = 3
 """Libraries or similar names that one message names."""
@@ -51,10 +53,15 @@ def locate(given: Path | None) -> Place:
     if not start.is_dir():
         raise UsageError(f"{start} is not a folder", "Give the folder that contains the file")
     start = start.resolve()
-    for folder in (start, *start.parents):
-        if is_library(folder):
-            return Place(folder, None if given is None or start == folder else start)
-    return Place(start)
+    folders = (start, *start.parents)
+    folder = next(filter(is_library, folders), None) or next(filter(_was_moved(), folders), start)
+    return Place(folder, None if given is None or start == folder else start)
+
+
+def _was_moved() -> Callable[[Path], bool]:
+    """Return a test for folders whose index is recorded under another path."""
+    records = [record for _, record in ownership.library_records()]
+    return lambda folder: any(record.is_of(folder) for record in records)
 
 
 def did_you_mean(path: Path) -> str:
@@ -90,12 +97,10 @@ def is_home(folder: Path) -> bool:
 
 def is_library(folder: Path) -> bool:
     """Return true for a folder with a settings file or an index that this user made, complete or not."""
-    if _is_own_file(folder / PROJECT_FILE) or ownership.is_shared(folder):
-        return True
-    # A foreign index in a parent folder must not turn everything below it into one library.
-    places = (folder / INDEX_FOLDER, ownership.place_away(folder))
-    return any(
-        ownership.origin(place) not in (Provenance.NONE, Provenance.FOREIGN) for place in places
+    return (
+        _is_own_file(folder / PROJECT_FILE)
+        or ownership.is_library(folder)
+        or ownership.is_shared(folder)
     )
 
 
@@ -123,8 +128,8 @@ def resolve_path(written: str, folder: Path, key: str) -> Path:
         raise SettingsError(f"{key} = {written!r} is not a valid path: {error}") from None
 
 
-def index_address(folder: Path, engine: str) -> tuple[str, str]:
-    """Return the address of a library's index, and a notice if it is not in the usual place."""
+def index_address(folder: Path, engine: str, place: str) -> str:
+    """Return the address of a library's index."""
     if engine.startswith("file:"):
         path = resolve_path(engine.removeprefix("file:"), folder, "engine")
         if folder.is_relative_to(path):
@@ -132,31 +137,13 @@ def index_address(folder: Path, engine: str) -> tuple[str, str]:
                 f"engine = {engine!r} would put the index among the documents",
                 "Use a separate folder for the index",
             )
-        return f"file:{path}", ""
+        return f"file:{path}"
     if engine:  # an engine that keeps no files
-        return engine, ""
-    beside = folder / INDEX_FOLDER
-    away = ownership.place_away(folder)
-    if reason := _why_not_beside(folder, beside):
-        return f"file:{away}", f"{reason}; the index of {folder} is in {away}"
-    return f"file:{beside}", ""
-
-
-def _why_not_beside(folder: Path, beside: Path) -> str:
-    """Return why the index cannot be kept beside the documents; empty if it can."""
-    origin = ownership.origin(beside)
-    if origin is Provenance.FOREIGN:
-        return f"{beside} was not made by you on this machine and is not used (delete it to keep the index there)"
-    if origin is not Provenance.NONE:
-        return ""
-    if not os.access(folder, os.W_OK):
-        return f"{folder} is not writable"
-    # A user who may rename entries of the folder could replace the index.
-    status = os.stat(folder)
-    if not is_own(status):
-        return f"{folder} belongs to another user"
-    everybody = status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX
-    return f"{folder} can be written by everybody" if everybody else ""
+        return engine
+    if place not in PLACES:
+        raise SettingsError(f"index.place must be {' or '.join(PLACES)}, but is {place!r}")
+    index = ownership.find_index(folder)
+    return f"file:{folder / INDEX_FOLDER if place == 'folder' else index}"
 
 
 def complete_commands(text: str, folder: Path) -> str:
@@ -166,9 +153,17 @@ def complete_commands(text: str, folder: Path) -> str:
     return _COMMAND.sub(lambda found: f"`marklight {found[1]} {shlex.quote(str(folder))}`", text)
 
 
-def is_nested(folder: Path) -> bool:
-    """Return true for a folder with an index of this user; the library around it does not index its documents."""
-    return ownership.origin(folder / INDEX_FOLDER) not in (Provenance.NONE, Provenance.FOREIGN)
+def nested_test() -> Callable[[str], bool]:
+    """Return a test for folders with an index of this user; the library around one does not index its documents."""
+    names = ownership.library_names()
+    beginnings = {name.rpartition("-")[0] for name in names}
+
+    def is_nested(folder: str) -> bool:
+        # Most folders of a tree differ by name from all libraries, so that no digest is computed.
+        name = ownership.readable_name(os.path.basename(folder))
+        return name in beginnings and ownership.index_folder(Path(folder)).name in names
+
+    return is_nested
 
 
 def libraries_below(folder: Path) -> list[str]:
@@ -177,7 +172,8 @@ def libraries_below(folder: Path) -> list[str]:
 
 
 def _recorded_libraries() -> list[Path]:
-    return [index.parent for index in ownership.recorded_folders() if index.name == INDEX_FOLDER]
+    records = (record for _, record in ownership.library_records() if not record.is_orphaned)
+    return [Path(record.path) for record in records]
 
 
 def nested_libraries(folder: Path) -> list[str]:

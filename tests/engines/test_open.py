@@ -171,7 +171,7 @@ def test_a_folder_of_documents_that_was_moved_away_is_not_created_again(
 ) -> None:
     folder = tmp_path / "docs"
     folder.mkdir()
-    engine = engines.open(folder / below)
+    engine = engines.open(folder / below, documents=folder)
     with engine.writing(1):
         pass
     folder.rename(tmp_path / "away")

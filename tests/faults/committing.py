@@ -61,7 +61,8 @@ def batches() -> Iterator[Batch]:
 def copied(index: Path, to: Path) -> Path:
     """Copy an index to damage it, and record the copy as created there."""
     shutil.copytree(index, to)
-    ownership.record(to, ownership.owner_id(to))
+    if record := ownership.own_record(index):  # outside the data directory
+        ownership.record_database(to, to / ownership.STORE, record.id)
     return to
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.making import library, write
+from tests.making import index_of, library, write
 
 GOOD = {
     f"good{number}.md": f"# Good {number}\n\nA fine page about lanterns, number {number}.\n"
@@ -177,7 +177,7 @@ def indexed(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("damage", ["truncated", "overwritten", "emptied"])
 def test_a_damaged_database_is_reported_and_never_emptied(indexed: Path, damage: str) -> None:
-    store = indexed / ".marklight" / "library.db"
+    store = index_of(indexed) / "library.db"
     data = store.read_bytes()
     damaged = {
         "truncated": data[: len(data) // 3],
@@ -197,7 +197,7 @@ def test_a_damaged_database_is_reported_and_never_emptied(indexed: Path, damage:
 def test_a_damaged_derived_part_is_rebuilt(indexed: Path, part: str, damage: str) -> None:
     before = json.loads(program(indexed, "search", "lanterns number 3", "--json").stdout)
     touched = 0
-    for path in (indexed / ".marklight" / part).rglob("*"):
+    for path in (index_of(indexed) / part).rglob("*"):
         if path.is_file() and path.stat().st_size:
             touched += 1
             if damage == "deleted":

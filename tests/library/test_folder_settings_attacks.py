@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 import marklight
 from marklight.library.configuration import read_settings
 from marklight.library.folder_settings import ALLOWED
-from tests.making import library, write
+from tests.making import index_of, library, write
 from tests.models.pairs import write_folder
 from tests.models.serving import Behaviour
 
@@ -92,15 +93,15 @@ def test_nothing_of_another_library_changes(tmp_path: Path) -> None:
     other = write(tmp_path / "other", {"mine.md": "# Mine\n\nMy own zebra.\n"})
     with library(other) as lib:
         lib.index()
-    before = _contents(other)
-    for where in ("../other/.marklight", str(other / ".marklight")):
+    before = _contents(index_of(other))
+    for where in (os.path.relpath(index_of(other), tmp_path / "hostile"), index_of(other)):
         hostile = write(tmp_path / "hostile", {"a.md": "# A\n\nApples.\n"})
         write(hostile, {"marklight.toml": f'engine = "file:{where}"\n'})
         with library(hostile) as lib:
-            assert str(lib.address) == f"file:{hostile / '.marklight'}"
+            assert str(lib.address) == f"file:{index_of(hostile)}"
             lib.index()
             assert "engine" in lib.search("apples").notices[0]
-    assert _contents(other) == before
+    assert _contents(index_of(other)) == before
     with library(other) as lib:
         assert [hit.chunk.path for hit in lib.search("zebra").hits] == ["mine.md"]
 
@@ -145,7 +146,7 @@ def test_no_database_that_a_folder_names_is_connected_to(tmp_path: Path, file: s
             lib.index()
             (notice,) = lib.search("apples").notices
             lib.status(), lib.get("a.md"), lib.tags()
-            assert str(lib.address) == f"file:{tmp_path / '.marklight'}"
+            assert str(lib.address) == f"file:{index_of(tmp_path)}"
             assert lib.server_settings is None
         with pytest.raises(BlockingIOError):
             listener.accept()

@@ -13,6 +13,7 @@ import pytest
 
 import marklight
 from marklight.errors import MarklightError, StoreError, UsageError
+from tests.making import index_of
 
 Members = dict[str, bytes]
 FILES = {
@@ -41,7 +42,7 @@ def refuse(target: marklight.Library, path: Path) -> str:
     with pytest.raises(MarklightError) as raised:
         marklight.import_index(path, target)
     assert isinstance(raised.value, StoreError | UsageError)
-    assert not (target.place.folder / ".marklight").exists()
+    assert not index_of(target.place.folder).exists()
     message = str(raised.value)
     assert "\n" not in message
     assert len(message) < 1000

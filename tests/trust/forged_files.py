@@ -93,26 +93,6 @@ def endless_schema(store: Path) -> dict[int, bytes]:
     return {**new, 1: bytes(first)}
 
 
-def endless_vectors(store: Path) -> bytes:
-    """Return a database in which the one vector of a model is listed without end."""
-    connection = sqlite3.connect(store)
-    (root,) = connection.execute(
-        "SELECT rootpage FROM sqlite_master WHERE name = 'vectors_by_file_row'"
-    ).fetchone()
-    row = connection.execute("SELECT model, file_row, digest, row FROM vectors").fetchone()
-    connection.close()
-    pages = pages_of(store)
-    last, key = len(pages), _sized(_record(*row))
-    pages[last + 1] = _leaf(10, [key] * 40)
-    for level in range(last + 1, last + 7):
-        pages[level + 1] = _inner(2, [level] * 40, level, key)
-    pages[root] = _inner(2, [last + 7] * 40, last + 7, key)
-    first = bytearray(pages[1])
-    first[28:32] = struct.pack(">I", last + 7)
-    pages[1] = bytes(first)
-    return b"".join(page for _, page in sorted(pages.items()))
-
-
 def _varint(number: int) -> bytes:
     out = [number & 0x7F]
     while number := number >> 7:

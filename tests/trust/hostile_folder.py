@@ -23,7 +23,6 @@ INSIDE = (
     "library.db-journal",
     "lock",
     "lock-journal",
-    "owner",
     "refresh.json",
     ".gitignore",
     "history",
@@ -45,7 +44,7 @@ def make_index(folder: Path) -> Path:
     here = os.environ["MARKLIGHT_DATA_DIR"]
     os.environ["MARKLIGHT_DATA_DIR"] = str(folder.parent / "data-of-the-attacker")
     try:
-        with library(folder) as lib:
+        with library(folder, index={"place": "folder"}) as lib:
             lib.index()
     finally:
         os.environ["MARKLIGHT_DATA_DIR"] = here

@@ -6,19 +6,17 @@ import os
 import random
 import shutil
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import marklight
-from marklight import ownership
 from marklight.errors import StoreError
 from marklight.ports import FIELD_BOOSTS
 from marklight.query import Filters
 from tests.faults.committing import copied
-from tests.making import library, write
+from tests.making import index_of, library, write
 
 NAMES = "zebra heron otter lynx badger curlew osprey marten plover egret".split()
 PAGES = {
@@ -37,23 +35,20 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def docs(sound: Path, tmp_path: Path) -> Iterator[Path]:
+def docs(sound: Path, tmp_path: Path) -> Path:
     """A copy of the documents with their index."""
-    folder = Path(
-        shutil.copytree(sound, tmp_path / "docs", ignore=shutil.ignore_patterns(".marklight"))
-    )
+    folder = Path(shutil.copytree(sound, tmp_path / "docs"))
     for file in folder.iterdir():  # as they were when they were read
         status = (sound / file.name).stat()
         os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
-    copied(sound / ".marklight", folder / ".marklight")
+    copied(index_of(sound), index_of(folder))
     with library(folder) as lib:
         lib.index()
-    yield folder
-    ownership.record(sound / ".marklight", ownership.owner_id(sound / ".marklight"))
+    return folder
 
 
 def change(folder: Path, sql: str, *values: object) -> None:
-    store = sqlite3.connect(folder / ".marklight" / "library.db")
+    store = sqlite3.connect(index_of(folder) / "library.db")
     assert store.execute(sql, values).rowcount
     store.commit()
     store.close()
@@ -149,8 +144,8 @@ def test_invalid_columns_are_one_clear_error(docs: Path) -> None:
 
 
 def test_a_file_where_the_folder_of_vectors_should_be_is_replaced(docs: Path) -> None:
-    shutil.rmtree(docs / ".marklight" / "vectors")
-    (docs / ".marklight" / "vectors").write_text("a file")
+    shutil.rmtree(index_of(docs) / "vectors")
+    (index_of(docs) / "vectors").write_text("a file")
     with library(docs) as lib:
         assert shown(lib)
         write(docs, {"new.md": "# New\n\nA page about the wombat.\n"})
@@ -161,7 +156,7 @@ def test_a_file_where_the_folder_of_vectors_should_be_is_replaced(docs: Path) ->
 
 def test_a_flipped_bit_in_the_lexical_index_is_found(docs: Path) -> None:
     """Each of these is found by a check, and what is found afterwards equals a sound index."""
-    words = docs / ".marklight" / "words"
+    words = index_of(docs) / "words"
     chance = random.Random(5)
     expected = None
     for number in range(60):
@@ -190,7 +185,7 @@ def ranked(lib: marklight.Library) -> list[object]:
 
 
 def test_a_flipped_bit_in_the_vectors_is_found(docs: Path) -> None:
-    (file,) = (docs / ".marklight" / "vectors").glob("*.f32")
+    (file,) = (index_of(docs) / "vectors").glob("*.f32")
     chance = random.Random(6)
     for _ in range(20):
         data = bytearray(file.read_bytes())
@@ -212,7 +207,7 @@ def reader_ids(lib: marklight.Library) -> list[str]:
 
 def test_a_flipped_bit_in_the_database_never_changes_what_is_shown(docs: Path) -> None:
     """Wherever it is: the text is right, or the passage is left out, or there is one clear error."""
-    store = docs / ".marklight" / "library.db"
+    store = index_of(docs) / "library.db"
     with library(docs) as lib:
         lib.engine.check()
     connection = sqlite3.connect(store)

@@ -6,8 +6,6 @@ import json
 import os
 import shutil
 import sqlite3
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +18,6 @@ from tests.trust.forged_files import (
     STATE_PAGE,
     change_text,
     endless_schema,
-    endless_vectors,
     exchanged_words,
     pages_of,
     write_log,
@@ -36,8 +33,9 @@ FILES = {
 
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder from elsewhere that the user has indexed."""
+    """A folder from elsewhere with an index in it that the user made; git overwrites files that it ignores."""
     monkeypatch.setenv("MARKLIGHT_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("MARKLIGHT_INDEX_PLACE", "folder")
     return _indexed(tmp_path / "own")
 
 
@@ -88,41 +86,18 @@ def test_a_write_ahead_log_with_an_endless_schema_does_not_hang(own: Path, their
     assert "Move " in done.stderr  # one clear line that says what to do
 
 
-def test_vectors_of_a_foreign_database_are_not_used(own: Path, theirs: Path) -> None:
-    store = theirs / "library.db"
-    connection = sqlite3.connect(store)
-    one, two = connection.execute("SELECT row, vector, checksum FROM vectors").fetchall()
-    for this, other in ((one, two), (two, one)):
-        connection.execute(
-            "UPDATE vectors SET vector = ?, checksum = ? WHERE row = ?", [*other[1:], this[0]]
-        )
-    connection.commit()
-    connection.close()
-    (own / ".marklight" / "library.db").unlink()
-    shutil.copy(store, own / ".marklight" / "library.db")
-    found = _search(own, "copper held months", "--mode", "semantic", "--min-confidence", "0")
-    assert found[0]["path"] == "copper.md"
-
-
-def test_an_endless_table_in_a_foreign_database_does_not_fill_the_disk(
-    own: Path, theirs: Path
-) -> None:
+@pytest.mark.parametrize("same_inode", [False, True])
+def test_a_database_of_somebody_else_is_refused(own: Path, theirs: Path, same_inode: bool) -> None:
     store = own / ".marklight" / "library.db"
-    store.unlink()
-    store.write_bytes(endless_vectors(theirs / "library.db"))
-    limited = (
-        "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (50_000_000, 50_000_000));"
-        "from marklight.surfaces.cli import main; main()"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", limited, "search", "copper", "--json"],
-        cwd=own,
-        env={**os.environ, "MARKLIGHT_MODEL_NAME": "fake"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert "12 months" in done.stdout, done.stderr
+    if same_inode:
+        store.write_bytes((theirs / "library.db").read_bytes())
+    else:
+        os.replace(theirs / "library.db", store)
+    for command in (("search", "copper"), ("index",), ("index", "--rebuild"), ("status",)):
+        done = marklight(own, *command)
+        assert done.returncode == 3
+        assert "was not created by you on this machine, so it is not used. Delete it" in done.stderr
+    assert not _doctor(own)[0]
 
 
 def test_doctor_compares_the_lexical_index_with_the_text(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.making import write
+from tests.making import index_of, write
 from tests.trust.hostile_folder import marklight
 
 
@@ -61,7 +61,7 @@ def test_a_nested_library_is_never_indexed_by_the_one_around_it(above: Path) -> 
         in marklight(above, "ignored", "below/b.md").stdout
     )
     # A library that becomes nested leaves the one around it; without its index it returns.
-    shutil.rmtree(above / "below" / ".marklight")
+    shutil.rmtree(index_of(above / "below"))
     assert paths(above) == ["a.md", "below/b.md"]
     write(above / "below", {"marklight.toml": ""})
     assert marklight(above / "below", "index").returncode == 0
@@ -74,45 +74,19 @@ def test_a_nested_library_that_is_named_as_a_collection_is_indexed(above: Path) 
     assert paths(above) == ["a.md", "b.md"]
 
 
-def test_an_index_of_somebody_else_does_not_hide_documents(above: Path) -> None:
-    write(above, {"below/.marklight/library.db": "of somebody else", "below/marklight.toml": ""})
-    assert paths(above) == ["a.md", "below/b.md"]
-
-
 def paths(folder: Path) -> list[str]:
     """Return the paths of all documents that a search in a folder finds."""
     found = marklight(folder, "search", "a wombat an otter", "--json", "--min-confidence", "0")
     return sorted(each["path"] for each in json.loads(found.stdout)["results"])
 
 
-@pytest.mark.parametrize("command", [("index",), ("search", "otter"), ("status",)])
-def test_a_missing_database_is_reported_from_folders_below_too(
-    above: Path, command: tuple[str, ...]
-) -> None:
-    assert marklight(above, "index").returncode == 0
-    for file in (above / ".marklight").glob("library.db*"):
-        file.unlink()
-    done = marklight(above / "below", *command)
-    assert done.returncode == 3
-    assert f"{above / '.marklight' / 'library.db'} is missing" in done.stderr
-    assert not (above / "below" / ".marklight").exists()
-
-
 def test_a_damaged_database_is_reported_from_folders_below_too(above: Path) -> None:
     assert marklight(above, "index").returncode == 0
-    (above / ".marklight" / "library.db").write_bytes(b"nothing")
+    (index_of(above) / "library.db").write_bytes(b"nothing")
     done = marklight(above / "below", "search", "otter")
     assert done.returncode == 3
     assert "library.db is damaged" in done.stderr
-    assert not (above / "below" / ".marklight").exists()
-
-
-def test_a_library_whose_index_is_kept_elsewhere_is_found_from_folders_below(above: Path) -> None:
-    write(above, {".marklight/library.db": "of somebody else"})
-    assert marklight(above, "index").returncode == 0
-    found = json.loads(marklight(above / "below", "search", "wombat", "--json").stdout)
-    assert found["results"][0]["path"] == "a.md"
-    shutil.rmtree(above / ".marklight")
+    assert not index_of(above / "below").exists()
 
 
 @pytest.mark.parametrize("command", [("index",), ("search", "wombat")])

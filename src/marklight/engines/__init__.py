@@ -167,9 +167,14 @@ def shown_address(address: str) -> str:
 
 
 def open(
-    address: str | os.PathLike[str] | EngineAddress, settings: ServerSettings | None = None
+    address: str | os.PathLike[str] | EngineAddress,
+    settings: ServerSettings | None = None,
+    documents: Path | None = None,
 ) -> Engine:
-    """Open the engine at an address; one without a scheme is the path of a folder."""
+    """Open the engine at an address; one without a scheme is the path of a folder.
+
+    An index in files records the folder of its documents, if it is given.
+    """
     if isinstance(address, EngineAddress):
         parsed = address
     elif isinstance(address, str) and has_scheme(address):
@@ -179,7 +184,7 @@ def open(
     if parsed.folder is not None:
         from marklight.engines.embedded.engine import EmbeddedEngine
 
-        return EmbeddedEngine(parsed.folder.expanduser())
+        return EmbeddedEngine(parsed.folder.expanduser(), documents=documents)
     return _open_server(parsed, settings or ServerSettings())
 
 

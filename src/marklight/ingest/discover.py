@@ -31,7 +31,7 @@ from marklight.ingest.path_filter import (
 )
 from marklight.ingest.recipe import PARSERS, with_defaults
 from marklight.model import DocumentId, FileState
-from marklight.place import INDEX_FOLDER, is_nested
+from marklight.place import nested_test
 from marklight.ports import PathRange
 
 if TYPE_CHECKING:
@@ -210,6 +210,7 @@ class Walk:
         self.unreadable: list[Failure] = []
         self.folders: list[str] = []
         self.nested: list[DocumentId] = []
+        self._is_nested = nested_test()
         self.stopped: str | None = None
         """The first path that was not scanned, where the time limit ended the walk."""
         self.hidden = options.hidden
@@ -343,7 +344,7 @@ class Walk:
             self._add_unreadable(relative or "/", f"cannot be listed: {error.strerror or error}")
             return Folder(relative, rules, iter(()))
         names = {key for key, _ in listed}
-        if relative and f"{INDEX_FOLDER}/" in names and is_nested(Path(folder)):
+        if relative and self._is_nested(folder):
             self.nested.append(DocumentId(self.name, relative))
             return Folder(relative, rules, iter(()))
         self.folders.append(folder)

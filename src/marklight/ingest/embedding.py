@@ -25,6 +25,7 @@ from marklight.ports import (
 from marklight.text import query_terms
 
 if TYPE_CHECKING:
+    from marklight.model import Vector
     from marklight.query import Query
 from collections.abc import Iterator
 from itertools import pairwise
@@ -61,6 +62,9 @@ MISSING = "missing"
 """Manifest value: some vocabulary terms have no vector of this model."""
 
 
+StoredVectors = Callable[[str, Sequence[str]], Mapping[str, "Vector"]]
+
+
 class Embedded(NamedTuple):
     """Count the passages that a call embedded, and list the documents whose passages it replaced."""
 
@@ -78,6 +82,8 @@ class Indexing:
         default=lambda _: None, kw_only=True, compare=False
     )
     """Returns the model that also embeds the passages, given the languages of the documents."""
+    stored: StoredVectors = field(default=lambda *_: {}, kw_only=True, compare=False)
+    """Returns vectors of a model that exist elsewhere, by digest."""
 
     def embed_missing(
         self,
@@ -104,7 +110,7 @@ class Indexing:
         """Embed the passages in the index that have no vector, those in `first` before others; return how many."""
         return max(
             (
-                _embed_passages(self.engine, model, progress, until, first())
+                _embed_passages(self.engine, model, progress, until, first(), self.stored)
                 for model in self.models()
             ),
             default=0,
@@ -118,12 +124,14 @@ class Indexing:
         """Replace the passages of documents that were chunked with other settings; here there are none."""
         return Embedded()
 
-    def embed_ahead(self, chunks: Iterable[Chunk], until: float | None = None) -> tuple[int, bool]:
+    def embed_ahead(
+        self, passages: Iterable[Chunk], until: float | None = None
+    ) -> tuple[int, bool]:
         """Embed passages that are not in the index yet; return how many, and false if the time was too short for all.
 
         Once they replace others, vector search finds them at once.
         """
-        distinct = {chunk.digest: chunk for chunk in chunks if chunk.digest}
+        distinct = {chunk.digest: chunk for chunk in passages if chunk.digest}
         count = 0
         for model in self.models():
             with self.engine.snapshot() as snapshot:
@@ -133,7 +141,8 @@ class Indexing:
                 if until is not None and time.monotonic() >= until:
                     return count, False
                 digests = missing[start : start + window]
-                _commit_vectors(self.engine, model, digests, [distinct[each] for each in digests])
+                chunks = [distinct[each] for each in digests]
+                _commit_vectors(self.engine, model, digests, chunks, self.stored)
                 count += len(digests)
         return count, True
 
@@ -229,6 +238,7 @@ def _embed_passages(
     progress: Progress,
     until: float | None,
     first: Sequence[str],
+    stored: StoredVectors,
 ) -> int:
     """Embed the passages without a vector; return how many were embedded.
 
@@ -248,16 +258,30 @@ def _embed_passages(
             break
         progress("Embedding passages", counts.embedded, counts.chunks)
         digests = [each.digest for each in pending]
-        _commit_vectors(engine, embedder, digests, [each.chunk for each in pending])
+        _commit_vectors(engine, embedder, digests, [each.chunk for each in pending], stored)
         count += len(pending)
     return count
 
 
 def _commit_vectors(
-    engine: Engine, embedder: Embedder, digests: Sequence[str], chunks: Sequence[Chunk]
+    engine: Engine,
+    embedder: Embedder,
+    digests: Sequence[str],
+    chunks: Sequence[Chunk],
+    stored: StoredVectors,
 ) -> None:
-    """Embed passages and commit their vectors under these digests."""
-    matrix = embed_chunks(embedder, chunks)
+    """Embed passages, except those with a stored vector, and commit their vectors under these digests."""
+    import numpy as np
+
+    vectors = dict(stored(embedder.fingerprint, digests))
+    missing = {
+        digest: chunk
+        for digest, chunk in zip(digests, chunks, strict=True)
+        if digest not in vectors
+    }
+    if missing:
+        vectors.update(zip(missing, embed_chunks(embedder, list(missing.values())), strict=True))
+    matrix = np.stack([vectors[digest] for digest in digests])
     with engine.writing(COMMIT_SECONDS):
         engine.commit(Batch(vectors=Vectors(embedder.fingerprint, tuple(digests), matrix)))
 

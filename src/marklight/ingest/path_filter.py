@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from marklight.errors import UsageError
 from marklight.ingest.recipe import OFF, matches_pattern, parser_for
-from marklight.place import is_nested
+from marklight.place import nested_test
 
 if TYPE_CHECKING:
     from marklight.ingest.discover import Discover
@@ -239,7 +239,7 @@ class PathFilter:
             return f"{relative} is hidden, and the setting files.hidden is off"
         if reason := self._excluded_by(relative, rules):
             return reason
-        if relative.endswith("/") and is_nested(Path(path)):
+        if relative.endswith("/") and nested_test()(path):
             return f"{relative} is a library with an index of its own"
         return f"{relative} {self._link_reason(path)}" if os.path.islink(path) else None
 

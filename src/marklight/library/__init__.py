@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from marklight.library.shared_index import SharedIndex
     from marklight.library.watching import Watcher
     from marklight.listing import Listing
+    from marklight.model import Vector
     from marklight.report import DocumentList, Extract, Graph, Links, Outline, Page, Related, Report
 
 __all__ = ["Library"]
@@ -67,10 +68,10 @@ class Library:
             self.place.folder, assignments, self._given
         )
         self.pipeline = compose_pipeline(self.settings)
-        address, self.notice = index_address(self.place.folder, self.settings["engine"])
-        self.address = engines.parse_address(address)
+        self.address = engines.parse_address(
+            index_address(self.place.folder, self.settings["engine"], self.settings["index.place"])
+        )
         configuration.check_engine(self.settings, self.address)
-        self.history_notice = ""
         self.models = ModelSelection(self.settings)
         self.threads = SearchThreadPool()
         self.refreshes: SingleFlight[RefreshResult] = SingleFlight()
@@ -141,7 +142,7 @@ class Library:
     def engine(self) -> Engine:
         """Return the engine of the documents."""
         self.threads.check_open()
-        return engines.open(self.address, self.server_settings)
+        return engines.open(self.address, self.server_settings, self.place.folder)
 
     @once
     def commits_engine(self) -> Engine:
@@ -149,8 +150,7 @@ class Library:
         from marklight.library.history import open_engine
 
         self.threads.check_open()
-        engine, self.history_notice = open_engine(self.address, self.server_settings)
-        return engine
+        return open_engine(self.address, self.server_settings, self.place.folder)
 
     @once
     def text_ingest(self) -> Ingest:
@@ -162,6 +162,7 @@ class Library:
             chunker=self.settings.build(Chunker, "chunk"),
             embedder=None,
             max_bytes=self.settings["index.max_bytes"],
+            stored=self.stored_vectors,
         )
 
     @once
@@ -169,6 +170,19 @@ class Library:
         """Return the ingest pipeline: files to text and vectors in the index."""
         models = self.models
         return replace(self.text_ingest, embedder=models.embedder, second=models.multilingual)
+
+    def stored_vectors(self, model: str, digests: Sequence[str]) -> Mapping[str, Vector]:
+        """Return vectors by content digest from indexes of this folder in other places and of folders that no longer exist."""
+        from marklight.engines.embedded.vector_reuse import stored_vectors
+
+        vectors: dict[str, Vector] = {}
+        for index, record in ownership.library_records():
+            if index != self.address.folder and (
+                record.is_orphaned or record.is_of(self.place.folder)
+            ):
+                for database in (index / ownership.STORE, index / "history" / ownership.STORE):
+                    vectors |= stored_vectors(database, model, digests)
+        return vectors
 
     @once
     def cursor(self) -> ScanCursor:
@@ -196,10 +210,9 @@ class Library:
         return self.pipeline if settings is self.settings else compose_pipeline(settings)
 
     def notices(self, settings: Settings | None = None) -> tuple[str, ...]:
-        """Return notices about settings, the place of the index and missing folders."""
-        places = filter(None, (self.notice, self.history_notice))
+        """Return notices about settings and missing folders."""
         missing = self.shared.missing_notices() if self.shared else self.files.missing()
-        return (*(settings or self.settings).notices, *places, *missing)
+        return (*(settings or self.settings).notices, *missing)
 
     @property
     def indexes_here(self) -> bool:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from marklight import engines, ownership
 from marklight.errors import Busy, NotFound, StoreError, UsageError
 from marklight.models.store import cache_folder
-from marklight.ownership import Provenance
 from marklight.private_files import data_folder, is_plain_folder, remove, state_folder
 from marklight.settings import user_file
 
@@ -44,22 +43,37 @@ def places(library: Library | None = None) -> list[DataPlace]:
     return [*([DataPlace.of("index", index)] if index and index.is_dir() else []), *found]
 
 
-def library_data(library: Library) -> DataPlace:
-    """Return the index of a library, to be removed; raise an error if it is not one of this user on this machine."""
+def library_data(library: Library) -> list[DataPlace]:
+    """Return the folders with the index of a library, to be removed."""
     index = library.address.folder
     if index is None:
         raise UsageError(
             f"The index of {library.place.folder} is {library.address}, not a folder",
             "Delete it on its server",
         )
-    origin = ownership.origin(index)
-    if origin is Provenance.NONE:
+    folders = {index, ownership.index_folder(library.place.folder)}
+    places = [DataPlace.of("index", folder) for folder in sorted(folders) if is_index(folder)]
+    if not places:
         raise NotFound(f"{library.place.folder} has no index on this machine")
-    if origin is Provenance.FOREIGN:
+    return places
+
+
+def is_index(folder: Path) -> bool:
+    """Return true for the folder of an index; raise UsageError if this user did not make it on this machine."""
+    if not os.path.lexists(folder):
+        return False
+    if not is_plain_folder(folder) or (
+        ownership.needs_record(folder) and ownership.own_record(folder) is None
+    ):
         raise UsageError(
-            f"{index} was not made by you on this machine", "Delete the folder by hand"
+            f"{folder} was not made by you on this machine", "Delete the folder by hand"
         )
-    return DataPlace.of("index", index)
+    return True
+
+
+def orphans() -> list[DataPlace]:
+    """Return the indexes of folders that no longer exist."""
+    return [DataPlace.of(f"index of {record.path}", index) for index, record in ownership.orphans()]
 
 
 def check_unused(indexes: Iterable[Path]) -> None:
@@ -77,38 +91,37 @@ def check_unused(indexes: Iterable[Path]) -> None:
             continue
 
 
-def all_indexes() -> list[Path]:
-    """Return all indexes of this user on this machine."""
-    return sorted(set(ownership.recorded_folders()))
-
-
 def all_data() -> list[DataPlace]:
     """Return all indexes of this user, then the folders of data, cached files and state; not the settings."""
-    found = [DataPlace.of("index", index) for index in all_indexes()]
-    data = data_folder()
-    outside = [each for each in found if data not in each.path.parents]
-    return [*outside, *(DataPlace.of(*each) for each in _user_folders() if each[1].is_dir())]
+    indexes = [DataPlace.of("index", index) for index in ownership.recorded_indexes()]
+    return [*indexes, *(DataPlace.of(*each) for each in _user_folders() if each[1].is_dir())]
+
+
+def all_indexes() -> list[Path]:
+    """Return all indexes of this user on this machine."""
+    libraries = (index for index, _ in ownership.library_records())
+    return sorted({*libraries, *ownership.recorded_indexes()})
 
 
 def delete(place: DataPlace) -> None:
-    """Delete an index or a folder of this user; of an index, files that are not ours are kept."""
+    """Delete an index or a folder of this user; outside the data directory, files that are not ours are kept."""
     if not is_plain_folder(place.path):
         raise StoreError(f"{place.path} is not a folder of yours", "Delete it by hand")
-    if place.what != "index":
+    if place.what != "index" or not ownership.needs_record(place.path):
         remove(place.path)
     else:
-        id = ownership.owner_id(place.path)
-        for name in os.listdir(place.path):
-            if ownership.is_part(name):
-                remove(place.path / name)
+        for name in filter(_is_ours, os.listdir(place.path)):
+            remove(place.path / name)
         if not os.listdir(place.path):
             os.rmdir(place.path)
-        ownership.release(id)
-    left = place.path.is_dir() and (
-        place.what != "index" or any(map(ownership.is_part, os.listdir(place.path)))
-    )
-    if left:
+        ownership.release(place.path)
+        ownership.release(place.path / "history")
+    if place.path.is_dir() and any(map(_is_ours, os.listdir(place.path))):
         raise StoreError(f"{place.path} could not be deleted completely", "Delete it by hand")
+
+
+def _is_ours(name: str) -> bool:
+    return ownership.is_part(name) or name in (".gitignore", ownership.RECORD)
 
 
 def _user_folders() -> Iterator[tuple[str, Path]]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from marklight import engines, ownership
+from marklight import engines
 from marklight.batch import Failure
 from marklight.commits import SHORT_HASH, Commit, Commits
 from marklight.engines import EngineAddress, ServerSettings
@@ -33,7 +33,6 @@ from marklight.library.search import PreparedSearch, prepare, run
 from marklight.library.settings_tables import History, Index
 from marklight.library.validation import CommitRequest
 from marklight.model import Document, DocumentId
-from marklight.ownership import Provenance
 from marklight.ports import Embedder, Engine, Progress, Rewrite, Snapshot, Tools
 from marklight.query import Filters, Query
 from marklight.report import Report
@@ -52,18 +51,16 @@ _SHORT_HASH = re.compile(r"[0-9a-f]{4,64}")
 
 
 def open_engine(
-    address: EngineAddress, settings: ServerSettings | None = None
-) -> tuple[Engine, str]:
-    """Open the engine of commits beside that of documents; also return a notice if it is in another place."""
-    if address.folder is None:
-        beside_it = address.beside(FOLDER) if address.is_server else address
-        return engines.open(beside_it, settings), ""
-    beside = address.folder / FOLDER
-    if ownership.origin(beside) is not Provenance.FOREIGN:
-        return engines.open(f"file:{beside}"), ""
-    away = ownership.place_away(beside)
-    notice = f"{beside} was not made by you on this machine and is not used (delete it to keep the index of commits there), so that is in {away}"
-    return engines.open(f"file:{away}"), notice
+    address: EngineAddress,
+    settings: ServerSettings | None = None,
+    documents: Path | None = None,
+) -> Engine:
+    """Open the engine of commits beside that of documents."""
+    if address.folder is not None:
+        address = address._replace(folder=address.folder / FOLDER)
+    else:
+        address = address.beside(FOLDER)
+    return engines.open(address, settings, documents)
 
 
 def repositories(
@@ -256,7 +253,14 @@ def history_index(library: Library, embedder: Embedder | None) -> tuple[HistoryI
     unreadable = frozenset(
         name for name, error in refused.items() if not isinstance(error, RepositoryOutside)
     )
-    ingest = CommitIngest(library.commits_engine, embedder, found, limits.diff_lines, unreadable)
+    ingest = CommitIngest(
+        library.commits_engine,
+        embedder,
+        found,
+        limits.diff_lines,
+        unreadable,
+        stored=library.stored_vectors,
+    )
     index = HistoryIndex(ingest, library.limits, limits.read_seconds, library.embedding_commits)
     return index, [str(error) for error in refused.values()]
 

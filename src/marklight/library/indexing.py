@@ -20,7 +20,6 @@ from marklight.library.progress import published, published_progress
 from marklight.library.refresh import embeds_here, forget_incomplete_copy, incomplete_notices
 from marklight.model import DocumentId
 from marklight.models import KNOWN, MULTILINGUAL
-from marklight.ownership import Provenance
 from marklight.place import is_home, libraries_below
 from marklight.ports import Progress, Snapshot
 from marklight.report import Report
@@ -59,7 +58,7 @@ class FirstRun(NamedTuple):
 def first_run(library: Library) -> FirstRun | None:
     """Return what the first run would index; None for a folder that has an index, or whose index is on a server."""
     folder = library.address.folder
-    if folder is None or ownership.origin(folder) not in (Provenance.NONE, Provenance.FOREIGN):
+    if folder is None or (folder / ownership.STORE).exists():
         return None
     until = time.monotonic() + FIRST_SCAN_SECONDS
     scan = library.settings.build(Discover, "files")(library.collections, until=until)
@@ -273,6 +272,8 @@ def status(library: Library) -> dict[str, Any]:
         "ask": library.settings["ask.name"] or "none",
         **({"ask_address": ask_server.address} if ask_server else {}),
         "engine": library.engine.describe(),
+        "location": str(library.address.folder or library.address),
+        **_orphans(),
         **({"server": server} if server else {}),
         **(library.shared.queue_status(fingerprint) if library.shared else {}),
         "sizes": dict(library.engine.sizes()),
@@ -288,6 +289,14 @@ def status(library: Library) -> dict[str, Any]:
         | {name: {"path": "", "documents": documents[name]} for name in others},
         "notices": [*library.notices(), *incomplete],
     }
+
+
+def _orphans() -> dict[str, Any]:
+    """Return the indexes of folders that no longer exist; empty if there are none."""
+    found = [
+        {"folder": record.path, "location": str(index)} for index, record in ownership.orphans()
+    ]
+    return {"orphans": found} if found else {}
 
 
 def _multilingual_status(library: Library, snapshot: Snapshot) -> dict[str, Any]:

@@ -22,7 +22,7 @@ class General:
     """Settings of the library as a whole."""
 
     engine: str = ""
-    """Address of the index: `file:PATH` or `postgresql://…`; default: `.marklight/` beside the documents."""
+    """Address of the index: `file:PATH` or `postgresql://…`; default: files in the place that `index.place` names."""
     collections: Mapping[str, str] = field(default_factory=dict)
     """Named folders to index, relative to the library's folder. By default the whole library is one collection."""
 
@@ -192,8 +192,10 @@ def _check_server(table: str, part: Model | Reranking | Ask) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """Limits of indexing, refresh and watching."""
+    """Place of the index, and limits of indexing, refresh and watching."""
 
+    place: str = "data"
+    """Place of the index if `engine` is not set: `data` for your data directory, `folder` for `.marklight/` beside the documents."""
     max_bytes: Annotated[int, Within(1)] = 20_000_000
     """Maximum size of a file; larger ones are not indexed, as they are data rather than documents."""
     wait_seconds: ClassVar[float] = 10.0

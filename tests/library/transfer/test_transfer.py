@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -13,7 +14,7 @@ import marklight
 from marklight.batch import Batch
 from marklight.errors import NotFound, UsageError
 from marklight.ports import INCOMPLETE
-from tests.making import library, write
+from tests.making import index_of, library, write
 from tests.repository import Repository
 from tests.servers.postgres import new_library
 from tests.servers.qdrant import new_fleet_library
@@ -117,7 +118,8 @@ def test_an_index_is_not_copied_onto_itself(
     source: marklight.Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path / "source")
-    for same in (source.engine.describe(), "file:.marklight", "."):
+    index = index_of(tmp_path / "source")
+    for same in (source.engine.describe(), f"file:{os.path.relpath(index)}", "."):
         with pytest.raises(UsageError, match="both source and target"):
             marklight.copy_index(source, same)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.making import library, write, written_by_another
+from tests.making import index_of, library, write, written_by_another
 from tests.surfaces.command_line import PAGES, run_cli, run_json
 from tests.surfaces.terminal import Terminal
 
@@ -25,10 +26,10 @@ def test_the_index_of_a_library_is_removed_after_asking(folder: Path) -> None:
     for answer, left in (("n", True), ("y", False)):
         with Terminal(["clean"], {}, size=(24, 200)) as terminal:
             text = terminal.until("Remove? [y/N]: ")
-            assert f"To be removed: index {folder / '.marklight'} (" in text
+            assert f"To be removed: index {index_of(folder)} (" in text
             terminal.send(f"{answer}\n")
             assert terminal.end() == (2 if left else 0)
-        assert (folder / ".marklight").exists() is left
+        assert index_of(folder).exists() is left
     assert sorted(os.listdir(folder)) == ["espresso.md", "guide"]
 
 
@@ -37,8 +38,8 @@ def test_a_script_has_to_say_yes(folder: Path, capsys: pytest.CaptureFixture[str
     code, _, err = run_cli(capsys, "clean")
     assert code == 2
     assert "Add --yes" in err
-    assert (folder / ".marklight").exists()
-    assert run_json(capsys, "clean", "--yes", "--json")[0]["path"] == str(folder / ".marklight")
+    assert index_of(folder).exists()
+    assert run_json(capsys, "clean", "--yes", "--json")[0]["path"] == str(index_of(folder))
     code, _, err = run_cli(capsys, "clean", "--yes")
     assert code == 1
     assert "has no index on this machine" in err
@@ -67,16 +68,12 @@ def test_all_data_is_removed_but_documents_and_settings(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = write(tmp_path / "other", PAGES)
-    run_cli(capsys, "index", str(folder), str(other))
+    run_cli(capsys, "index", str(folder))
+    run_cli(capsys, "index", str(other), "--set", "index.place=folder")
     write(tmp_path, {"cache/models/x.onnx": "model", "config/marklight/config.toml": ""})
     code, out, err = run_cli(capsys, "clean", "--all", "--yes")
     assert code == 0, err
-    for gone in (
-        folder / ".marklight",
-        other / ".marklight",
-        tmp_path / "data",
-        tmp_path / "cache",
-    ):
+    for gone in (other / ".marklight", tmp_path / "data", tmp_path / "cache"):
         assert not gone.exists()
         assert str(gone) in out
     assert (other / "espresso.md").exists()
@@ -90,8 +87,26 @@ def test_doctor_names_the_places_of_all_data(
     run_cli(capsys, "index")
     write(tmp_path, {"cache/models/x.onnx": "model"})
     _, out, _ = run_cli(capsys, "doctor")
-    for place in (folder / ".marklight", tmp_path / "data", tmp_path / "cache"):
+    for place in (index_of(folder), tmp_path / "data", tmp_path / "cache"):
         assert f" in {place} (" in out
+
+
+def test_the_indexes_of_folders_that_are_gone_are_named_and_removed(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = write(tmp_path / "other", PAGES)
+    run_cli(capsys, "index", str(folder), str(other))
+    index = index_of(other)
+    shutil.rmtree(other)
+    _, out, _ = run_cli(capsys, "status")
+    assert f"index of {other}: no longer there; `marklight clean --orphans` removes it" in out
+    (orphan,) = run_json(capsys, "status", "--json")["orphans"]
+    assert orphan == {"folder": str(other), "location": str(index)}
+    assert run_cli(capsys, "clean", "--orphans", "--yes")[0] == 0
+    assert not index.exists()
+    assert index_of(folder).exists()
+    assert "orphans" not in run_json(capsys, "status", "--json")
+    assert run_cli(capsys, "clean", "--orphans", "--yes")[0] == 1
 
 
 @pytest.mark.parametrize("options", [(), ("--all",)])
@@ -104,9 +119,9 @@ def test_nothing_is_removed_while_another_process_writes(
     with library(folder) as lib, written_by_another(lib):
         code, _, err = run_cli(capsys, "clean", "--yes", *options)
     assert code == 3
-    assert f"Nothing was removed: another process is writing to {folder / '.marklight'}" in err
-    assert (folder / ".marklight" / "library.db").exists()
-    assert (other / ".marklight" / "library.db").exists()
+    assert f"Nothing was removed: another process is writing to {index_of(folder)}" in err
+    assert (index_of(folder) / "library.db").exists()
+    assert (index_of(other) / "library.db").exists()
     assert run_cli(capsys, "clean", "--yes", *options)[0] == 0
-    assert not (folder / ".marklight").exists()
-    assert (other / ".marklight").exists() is not bool(options)
+    assert not index_of(folder).exists()
+    assert index_of(other).exists() is not bool(options)

@@ -14,7 +14,7 @@ from mcp import Client
 from marklight.report import Report
 from marklight.surfaces import schemas
 from marklight.surfaces.render import report_text
-from tests.making import write
+from tests.making import index_of, write
 from tests.repository import Repository, needs_git
 from tests.surfaces.command_line import run_cli
 from tests.surfaces.http.serving import serving
@@ -290,4 +290,4 @@ def test_a_history_index_is_found_from_folders_below(
     below.mkdir()
     monkeypatch.chdir(below)
     assert run_cli(capsys, "commits", "espresso")[0] == 0
-    assert not (below / ".marklight").exists()
+    assert not index_of(below).exists()

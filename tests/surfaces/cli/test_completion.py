@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import marklight
-from tests.making import write
+from tests.making import index_of, write
 
 PAGES = {
     "guide/auth.md": "---\ntags: [security, security/tokens]\n---\n# Tokens\n\nThey expire.\n\n## Refresh them\n\nAgain.\n",
@@ -71,7 +71,7 @@ def test_headings_are_completed_after_a_hash(folder: Path) -> None:
 def test_completion_does_not_index_a_folder(tmp_path: Path) -> None:
     write(tmp_path, PAGES)
     assert offered(tmp_path, "search", "x", "--tag", "sec") == []
-    assert not (tmp_path / ".marklight").exists()
+    assert not index_of(tmp_path).exists()
 
 
 @pytest.mark.parametrize(

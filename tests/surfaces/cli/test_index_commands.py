@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.making import write
+from tests.making import index_of, write
 from tests.surfaces.command_line import PAGES, run_cli, run_json
 
 
@@ -103,7 +103,7 @@ def test_doctor_reports_a_damaged_database_on_one_line_with_the_command_that_hel
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run_cli(capsys, "index")
-    database = folder / ".marklight" / "library.db"
+    database = index_of(folder) / "library.db"
     pages = bytearray(database.read_bytes())
     pages[8192:49152] = b"?" * (49152 - 8192)
     database.write_bytes(pages)
@@ -122,27 +122,28 @@ def test_a_search_without_refresh_does_not_call_a_folder_empty(
     assert f"note: {folder} is not indexed yet: run `marklight index {folder}`\n" in err
 
 
-def test_the_index_folder_is_ignored_by_git(
+def test_nothing_is_written_into_the_folder_unless_the_user_wants_it(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run_cli(capsys, "index")
-    assert (folder / ".marklight" / ".gitignore").read_text().strip() == "*"
+    before = sorted(folder.rglob("*"))
+    assert run_cli(capsys, "index")[0] == 0
+    assert sorted(folder.rglob("*")) == before
+    assert run_json(capsys, "status", "--json")["location"] == str(index_of(folder))
+    assert run_cli(capsys, "index", "--set", "index.place=folder")[0] == 0
+    assert (folder / ".marklight" / ".gitignore").read_text() == "*\n"
 
 
-@pytest.mark.skipif(os.name == "nt", reason="Windows has no read-only folders of this kind")
-def test_the_index_of_a_read_only_folder_is_in_the_data_folder(
-    folder: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs root to give a folder away"
+)
+def test_a_folder_of_another_user_is_indexed_like_any_other(
+    folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # Root can write to every folder, so the check is replaced.
-    monkeypatch.setattr("os.access", lambda path, mode: False)
-    code, _out, err = run_cli(capsys, "search", "grind the beans")
+    os.chown(folder, 12345, 12345)
+    folder.chmod(0o555)
+    code, _, err = run_cli(capsys, "search", "grind the beans")
     assert code == 0
-    assert "is not writable" in err
-    assert str(tmp_path / "data") in err
-    assert not (folder / ".marklight").exists()
+    assert "note" not in err
 
 
 def test_an_edited_file_is_counted_as_embedded(

@@ -9,7 +9,7 @@ import pytest
 
 from marklight.library.settings_tables import Index
 from marklight.surfaces.cli.app import COMMANDS
-from tests.making import write
+from tests.making import index_of, write
 from tests.surfaces.command_line import PAGES, run_cli
 from tests.surfaces.terminal import Terminal
 
@@ -66,7 +66,7 @@ def test_commands_work_on_the_library_that_is_named(
     code, _, err = run_cli(capsys, *words, *option, "docs")
     assert code in (0, 1), err
     assert "marklight:" not in err
-    assert not (beside.parent / ".marklight").exists()
+    assert not index_of(beside.parent).exists()
 
 
 def test_two_different_folders_are_refused(
@@ -132,7 +132,7 @@ def test_a_home_folder_is_indexed_only_after_a_confirmation(
         terminal.send("n\n")
         terminal.until("Nothing was indexed. Name the folder of your documents")
         assert terminal.end() == 2
-    assert not (folder / ".marklight").exists()
+    assert not index_of(folder).exists()
 
 
 def test_a_folder_with_other_libraries_is_indexed_only_after_a_confirmation(

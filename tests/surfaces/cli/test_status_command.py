@@ -11,7 +11,7 @@ import pytest
 from marklight.library.progress import FILE, ProgressMeter, published, published_progress
 from marklight.library.settings_tables import Index
 from marklight.surfaces.cli.status_command import size_text
-from tests.making import write
+from tests.making import index_of, write
 from tests.surfaces.command_line import run_cli, run_json
 
 
@@ -35,9 +35,9 @@ def test_status_shows_what_another_process_indexes(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run_cli(capsys, "index")
-    with published(folder / ".marklight", lambda *_: None) as progress:
+    with published(index_of(folder), lambda *_: None) as progress:
         progress("Embedding passages", 63, 100)
-        file = folder / ".marklight" / FILE
+        file = index_of(folder) / FILE
         values = json.loads(file.read_text())
         file.write_text(json.dumps(values | {"seconds_left": 118.0}))
         _, out, _ = run_cli(capsys, "status")

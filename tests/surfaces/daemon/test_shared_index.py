@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.making import write
+from tests.making import index_of, write
 from tests.servers.postgres import PASSWORD, PostgresServer, new_server
 from tests.surfaces.daemon.conftest import PAGES
 from tests.surfaces.daemon.serving import command, loaded, of, serving
@@ -74,4 +74,4 @@ def test_a_daemon_survives_a_restart_of_the_database(folder: Path, server: Postg
         until(lambda: "new.md" in fetch(address, "api/search?q=zebra+stripes")[1])
         outputs.append(fetch(address, "api/status")[1])
     assert not any(part in text for text in outputs for part in (PASSWORD, "%3A%20with"))
-    assert not (folder / ".marklight").exists()
+    assert not index_of(folder).exists()

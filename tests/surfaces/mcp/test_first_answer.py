@@ -14,7 +14,7 @@ from marklight.library.watching import Watcher
 from marklight.surfaces.cli.app import run
 from marklight.surfaces.host import LibraryHost
 from marklight.surfaces.mcp.server import make_server
-from tests.making import library, write
+from tests.making import index_of, library, write
 
 from .serving import text_of
 
@@ -79,4 +79,4 @@ def test_a_home_folder_is_not_served_unless_it_is_named(
         error = capsys.readouterr().err
         assert f"{folder} is your home folder or above it" in error
         assert "marklight mcp ~/notes" in error
-        assert not (folder / ".marklight").exists()
+        assert not index_of(folder).exists()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from marklight.batch import Batch
 from marklight.engines.embedded.lexical_index import LexicalIndex
 from marklight.engines.embedded.session import SqliteSession, WriterLock
-from marklight.engines.embedded.store import Store
+from marklight.engines.embedded.store import OTHER_VERSION, Store
 from marklight.engines.embedded.vector_files import MappedVectors
 from marklight.engines.relational.snapshot import Caches, RelationalSnapshot, RelationalStatus
 from marklight.errors import StoreError
@@ -119,9 +119,14 @@ class EmbeddedStatus(RelationalStatus):
 class EmbeddedEngine:
     """An index in a folder; the default engine."""
 
-    def __init__(self, folder: Path, max_exact_vectors: int = MAX_EXACT_VECTORS) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        max_exact_vectors: int = MAX_EXACT_VECTORS,
+        documents: Path | None = None,
+    ) -> None:
         self.folder = folder
-        writer_lock, store = WriterLock(folder / "lock"), Store(folder)
+        writer_lock, store = WriterLock(folder / "lock"), Store(folder, documents)
         self._parts = Parts(
             folder,
             writer_lock,
@@ -243,8 +248,8 @@ class EmbeddedEngine:
     def check(self) -> list[str]:
         from marklight.engines.embedded.repair import check
 
-        if reason := self._parts.store.untrusted_reason:
-            return [f"The index {reason}; the next search or `marklight index` rebuilds it"]
+        if self._parts.store.is_outdated:
+            return [f"The index {OTHER_VERSION}; the next search or `marklight index` rebuilds it"]
         if not self._parts.store.exists:
             return []
         with self.writing(WAIT_SECONDS):

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 
 from marklight.engines.embedded.schema import TABLES, VERSION
 from marklight.errors import Busy, StoreError
-from marklight.model import digest
 from marklight.private_files import create_private, is_plain_file, remove
 
 if TYPE_CHECKING:
@@ -34,8 +33,6 @@ _KNOWN_STATEMENTS = frozenset(
     re.findall(r"^CREATE [^;]*\)(?: WITHOUT ROWID)?(?=;)", TABLES, re.MULTILINE)
 ) | {"CREATE TABLE sqlite_sequence(name,seq)"}
 """The statements of all tables and indexes, as SQLite stores them."""
-_FORMAT_5 = "6ccbba20e5bbe48c43f071c7352fce8a"
-"""Digest of the statements of format 5, whose vectors are carried over."""
 _CLOCK_STEPS = 100_000
 """Instructions of SQLite's virtual machine between two checks of the clock, about a millisecond."""
 _SCHEMA_SECONDS = 5.0
@@ -63,10 +60,6 @@ def _translate(sql: str) -> str:
 
 class UnknownSchema(StoreError):
     """Raised for a database with other tables than this version creates."""
-
-
-class OlderFormat(UnknownSchema):
-    """Raised for a database of the format before this one."""
 
 
 _encode_list = json.JSONEncoder(ensure_ascii=False).encode
@@ -126,7 +119,7 @@ class SqliteSession:
         self.file: tuple[int, int] | None = None
         """Device and inode of the opened file, where the file at the path can change."""
         self.key = b""
-        """Key of the checksums: the id of the index, a secret of its owner."""
+        """Key of the checksums: the random id of the index."""
         self._lock = ConnectionLock(path)
 
     def all(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
@@ -241,8 +234,6 @@ def check_schema(session: SqliteSession) -> None:
         statements = {
             sql for (sql,) in session.all("SELECT sql FROM sqlite_master") if sql is not None
         }
-    if version == VERSION - 1 and digest(*sorted(statements)) == _FORMAT_5:
-        raise OlderFormat(f"{session.path} was created by an older version of Marklight")
     if version != VERSION or statements != _KNOWN_STATEMENTS:
         raise UnknownSchema(f"{session.path} has other tables than this version creates")
 

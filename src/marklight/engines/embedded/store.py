@@ -1,6 +1,6 @@
 """The database of an index: a pool of SQLite connections that read, and one that writes.
 
-The first writer creates the database. It is opened only if this user created it in this place, and is never emptied.
+The first writer creates the database. Outside the data directory it is opened only if this user created it in this place.
 """
 
 from __future__ import annotations
@@ -17,14 +17,13 @@ from threading import Lock
 
 from marklight import ownership
 from marklight.engines.embedded.session import (
-    OlderFormat,
     SqliteSession,
     UnknownSchema,
     check_schema,
     connect,
 )
 from marklight.errors import StoreError
-from marklight.ownership import Provenance
+from marklight.private_files import is_plain_folder
 
 BUSY_SECONDS = 10.0
 """Time limit of a statement that waits for another process's lock on the database."""
@@ -46,11 +45,8 @@ _CANNOT_WRITE = (
     *(sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR),
 )
 """Error codes of a folder that cannot be written, or of a full disk."""
-_UNTRUSTED = {
-    Provenance.MOVED: "was moved or copied here",
-    Provenance.RESTORED: "was restored from a copy",
-}
-"""Reasons to replace an index, as ends of a sentence that starts with "The index …"."""
+OTHER_VERSION = "has other tables than this version creates"
+"""Reason to replace the database, as the end of a sentence that starts with "The index …"."""
 
 _parse_globs = lru_cache(maxsize=64)(json.loads)
 
@@ -73,8 +69,10 @@ def _file_identity(path: Path) -> tuple[int, int] | None:
 class Store:
     """Connections to the database of one index: one that writes, and as many as there are readers."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, documents: Path | None = None) -> None:
         self.folder = folder
+        self.documents = documents
+        """Folder of the documents, if the index belongs to one."""
         self.path = folder / "library.db"
         self._idle: list[SqliteSession] = []
         self._guard = Lock()
@@ -82,7 +80,8 @@ class Store:
         self._parameters = _READ_WRITE
         self._closed = False
         self._file: tuple[int, int] | None = None
-        self._untrusted = ""
+        self._outdated = False
+        self._key = b""
         self.notices: deque[str] = deque()
         """Notices about automatic repairs, until they are read."""
         self._created = self._is_usable()
@@ -94,9 +93,9 @@ class Store:
         return self._created
 
     @property
-    def untrusted_reason(self) -> str:
-        """Return the reason why the next writer replaces the index in the folder; empty if the index is in use."""
-        return "" if self.exists else self._untrusted
+    def is_outdated(self) -> bool:
+        """Return true if the next writer replaces the database, which has other tables."""
+        return not self.exists and self._outdated
 
     def forget_if_replaced(self) -> bool:
         """Close all connections if the database was deleted or replaced while it was open; return true then."""
@@ -122,24 +121,24 @@ class Store:
 
     def make_folder(self) -> None:
         """Create the folder, which contains the writer lock."""
-        if not self.exists and not self._untrusted:
+        if not self.exists:
             from marklight.engines.embedded.create import make_folder
 
-            make_folder(self.folder)
+            make_folder(self.folder, self.documents)
 
     def make_database(self) -> None:
-        """Create the database, or replace one that must not be used; the writer lock must be held."""
+        """Create the database, or replace one with other tables; the writer lock must be held."""
         if not self.exists:
-            from marklight.engines.embedded.create import create, replace_untrusted
+            from marklight.engines.embedded.create import create
 
-            if self._untrusted:
-                self.notices.append(replace_untrusted(self.folder, self._untrusted))
-                with self._guard:
-                    self._forget()
-                self._untrusted = ""
-            else:
-                create(self.path)
-            self._created = True
+            self._key = create(self.path).encode()
+            if self._outdated:
+                self.notices.append(
+                    f"The index in {self.folder} {OTHER_VERSION}, so it is rebuilt from the documents"
+                )
+            with self._guard:
+                self._forget()
+            self._outdated, self._created = False, True
         self.writer_session()
 
     @contextmanager
@@ -217,11 +216,11 @@ class Store:
 
     def _connect(self, parameters: str) -> SqliteSession:
         session = connect(self.path, parameters, BUSY_SECONDS)
+        session.key = self._key
         session.connection.create_function("any_glob", 2, _any_glob, deterministic=True)
         try:
             with suppress(OSError):
                 session.file = self._file = self._file or _file_identity(self.path)
-            session.key = ownership.owner_id(self.folder).encode()
             session.run(f"PRAGMA {_READER_SETTING}")
         except StoreError:
             session.close()
@@ -229,27 +228,19 @@ class Store:
         return session
 
     def _is_usable(self) -> bool:
-        """Return true where this user created an index here; open a first connection to find out how it can be opened."""
-        origin = ownership.origin(self.folder)
-        self._untrusted = _UNTRUSTED.get(origin, "")
-        if origin is Provenance.NONE:
+        """Return true for an index of this user; open a first connection to find out how it can be opened."""
+        self._outdated = False
+        if not os.path.lexists(self.folder):
             return False
-        if origin is Provenance.FOREIGN:
-            raise StoreError(
-                f"The index {self.folder} was not created by you on this machine, so it is not used",
-                "Delete it, or choose another folder with the setting `engine`",
-            )
+        if not is_plain_folder(self.folder):
+            raise self._foreign()
+        record = None
+        if ownership.needs_record(self.folder):
+            record = ownership.own_record(self.folder)
+            if record is None and self._has_parts():
+                raise self._foreign()
         if _file_identity(self.path) is None:
-            if any((self.folder / part).exists() for part in ("words", "vectors")):
-                raise StoreError(
-                    f"The database {self.path} is missing, but other parts of the index exist",
-                    f"Put it back, or move {self.folder} away and run `marklight index`",
-                )
             return False
-        return not self._untrusted and self._is_own_database()
-
-    def _is_own_database(self) -> bool:
-        """Return true where the database has a known schema and the id of the folder; else set the reason to replace it."""
         if os.path.getsize(self.path) == 0:
             from marklight.engines.embedded.sqlite_errors import damaged
 
@@ -257,16 +248,27 @@ class Store:
         session = self._first_connection()
         try:
             check_schema(session)
-            if session.value("SELECT library FROM state") == ownership.owner_id(self.folder):
-                return True
-            self._untrusted = "contains the database of another index"
-        except OlderFormat:
-            self._untrusted = "was created by an older version of Marklight"
+            id = str(session.value("SELECT library FROM state"))
+            if record is not None and record.id != id:
+                raise self._foreign()
+            session.key = self._key = id.encode()
         except UnknownSchema:
-            self._untrusted = "has other tables than this version creates"
+            self._outdated = True
         finally:
             self._release(session)
-        return False
+        return not self._outdated
+
+    def _has_parts(self) -> bool:
+        try:
+            return any(map(ownership.is_part, os.listdir(self.folder)))
+        except OSError:
+            return True
+
+    def _foreign(self) -> StoreError:
+        return StoreError(
+            f"The index {self.folder} was not created by you on this machine, so it is not used",
+            "Delete it, or choose another place with the settings `index.place` or `engine`",
+        )
 
     def _first_connection(self) -> SqliteSession:
         """Open the database with the most rights that the folder and the disk allow."""

@@ -100,7 +100,7 @@ def open_end(
     history: list[Engine] = []
 
     def open_history() -> Engine:
-        history.append(open_engine(address, settings)[0])
+        history.append(open_engine(address, settings))
         return history[-1]
 
     engine = engines.open(address, settings)

@@ -27,11 +27,17 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Remove all your indexes, cached models and other data of Marklight on this machine.",
 )
+@click.option("--orphans", is_flag=True, help="Remove the indexes of folders that no longer exist.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @AS_JSON
 @SET
 def clean(
-    folder: Path | None, every: bool, yes: bool, as_json: bool, assignments: tuple[str, ...]
+    folder: Path | None,
+    every: bool,
+    orphans: bool,
+    yes: bool,
+    as_json: bool,
+    assignments: tuple[str, ...],
 ) -> int:
     """Remove the index of a library after asking; documents and settings are never removed.
 
@@ -39,19 +45,24 @@ def clean(
     """
     from marklight.library import cleaning
 
-    if every and folder is not None:
-        raise UsageError("--all removes the data of all libraries", "Leave out PATH")
+    if (every or orphans) and folder is not None:
+        raise UsageError("--all and --orphans concern all libraries", "Leave out PATH")
+    library: Path | None = None
     if every:
-        places, indexes, library = cleaning.all_data(), cleaning.all_indexes(), None
+        places, indexes = cleaning.all_data(), cleaning.all_indexes()
+    elif orphans:
+        places = cleaning.orphans()
+        indexes = [place.path for place in places]
     else:
         with open_own(folder, assignments) as opened:
-            places, library = [cleaning.library_data(opened)], opened.place.folder
+            places, library = cleaning.library_data(opened), opened.place.folder
         indexes = [place.path for place in places]
     if not places:
         raise NotFound("There is nothing to remove")
     if not yes:
         _confirm(places)
-    _stop_daemons(library)
+    if not orphans or every:
+        _stop_daemons(library)
     cleaning.check_unused(indexes)
     for place in places:
         cleaning.delete(place)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from marklight.formatting import counted, one_line
-from marklight.place import complete_commands
+from marklight.place import MAX_NAMED, complete_commands
 from marklight.surfaces import render
 from marklight.surfaces.cli.options import AS_JSON, SET, in_library, open_library
 from marklight.surfaces.cli.output import note, show, show_json
@@ -71,7 +71,7 @@ def _rows(values: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, str]]:
     sizes = values["sizes"]
     parts = ", ".join(f"{name} {size_text(size)}" for name, size in sizes.items())
     total = f", {size_text(sum(sizes.values()))} ({parts})" if sizes else ""
-    yield "Index", f"{values['engine']}{total}"
+    yield "Index", f"{values['location']}{total}"
     if unused := values["unused_vectors"]:
         yield "Unused vectors", f"{unused:,}, of text that is no longer there"
     if commits := values.get("history"):
@@ -81,6 +81,14 @@ def _rows(values: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, str]]:
         for key, value in render.flat(values.get(name, {})).items():
             if key != "failures":
                 yield f"{name.capitalize()} {key}", str(value)
+    if orphans := values.get("orphans"):
+        names = ", ".join(orphan["folder"] for orphan in orphans[:MAX_NAMED])
+        more = f" and {len(orphans) - MAX_NAMED} more" if len(orphans) > MAX_NAMED else ""
+        them = "them" if len(orphans) > 1 else "it"
+        yield (
+            "Orphaned",
+            f"index of {names}{more}: no longer there; `marklight clean --orphans` removes {them}",
+        )
     if daemon := values.get("daemon"):
         yield "Daemon", f"{daemon['address']} (process {daemon['pid']}, since {daemon['started']})"
 
