@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from copy import copy
 from pathlib import Path
@@ -26,7 +26,6 @@ from marklight.ports import Unloadable
 
 if TYPE_CHECKING:
     from marklight.model import Matrix, Vector
-    from marklight.models.cross_encoder import CrossEncoder
     from marklight.models.remote.server import Server
     from marklight.ports import Embedder, Reranker
 
@@ -133,8 +132,17 @@ def load(
 
         return FakeEmbedder()
     if is_remote(name):
-        return _remote_embedder(name, server, cache_dir)
-    return _embedder(name, cache_dir=cache_dir, threads=threads)
+        from marklight.models.remote.embedder import RemoteEmbedder
+
+        return RemoteEmbedder(_configured(name, server), cache_dir)
+    from marklight.models.onnx import OnnxEmbedder
+
+    record, folder = _find(name, "embedder", cache_dir)
+    if record is UNIVERSAL:
+        from marklight.models.universal_encoder import UniversalEmbedder
+
+        return UniversalEmbedder(record, folder, threads)
+    return OnnxEmbedder(record, folder, threads)
 
 
 def load_reranker(
@@ -149,46 +157,18 @@ def load_reranker(
     Files are opened on first use, and nothing is downloaded.
     """
     if is_remote(name):
-        return _remote_reranker(name, server, cache_dir)
-    return _reranker(name, cache_dir=cache_dir, threads=threads)
+        from marklight.models.remote.reranker import RemoteReranker
 
+        server = _configured(name, server)
+        if server.kind == "ollama":
+            raise ModelError(
+                f"Ollama cannot rerank, so {name} cannot be used as a reranker",
+                "Use a server that can, such as llama.cpp, vLLM or TEI: reranker.name = openai:MODEL",
+            )
+        return RemoteReranker(server, cache_dir)
+    from marklight.models.onnx import CrossEncoder
 
-def _embedder(name: str, *, cache_dir: Path | None, threads: int | None) -> Embedder:
-    """Open an embedding model: a bundled one, one that was pulled or imported, or a folder."""
-    from marklight.models.onnx import OnnxEmbedder
-
-    if name in KNOWN and KNOWN[name].package:
-        return _installed(KNOWN[name], threads)
-    record, folder = _published(name, "embedder", cache_dir)
-    return OnnxEmbedder(record, *_verified_readers(record, folder), threads)
-
-
-def _reranker(name: str, *, cache_dir: Path | None, threads: int | None) -> CrossEncoder:
-    """Open a cross-encoder that was pulled or imported, or a folder."""
-    from marklight.models.cross_encoder import CrossEncoder
-
-    record, folder = _published(name, "reranker", cache_dir)
-    return CrossEncoder(record, *_verified_readers(record, folder), threads)
-
-
-def _remote_embedder(name: str, server: Server | None, cache_dir: Path | None) -> Embedder:
-    """Return the embedding model on the configured server."""
-    from marklight.models.remote.embedder import RemoteEmbedder
-
-    return RemoteEmbedder(_configured(name, server), cache_dir)
-
-
-def _remote_reranker(name: str, server: Server | None, cache_dir: Path | None) -> Reranker:
-    """Return the cross-encoder on the configured server."""
-    from marklight.models.remote.reranker import RemoteReranker
-
-    server = _configured(name, server)
-    if server.kind == "ollama":
-        raise ModelError(
-            f"Ollama cannot rerank, so {name} cannot be used as a reranker",
-            "Use a server that can, such as llama.cpp, vLLM or TEI: reranker.name = openai:MODEL",
-        )
-    return RemoteReranker(server, cache_dir)
+    return CrossEncoder(*_find(name, "reranker", cache_dir), threads)
 
 
 def _configured(name: str, server: Server | None) -> Server:
@@ -198,71 +178,30 @@ def _configured(name: str, server: Server | None) -> Server:
     return server
 
 
-def _installed(record: ModelRecord, threads: int | None) -> Embedder:
-    """Open a model whose files are part of a Python package."""
-    from marklight.models.onnx import OnnxEmbedder
-    from marklight.models.store import package_folder
-    from marklight.models.universal_encoder import UniversalEmbedder
-
-    folder = package_folder(record)
-    if record is UNIVERSAL:
-        return UniversalEmbedder(record, folder, threads)
-    model, tokenizer = (folder / file.path for file in record.files)
-    return OnnxEmbedder(record, lambda: str(model), tokenizer.read_bytes, threads)
+_WRONG_KIND = {
+    "embedder": ("cannot rerank", "Set model.name to it, and reranker.name to a cross-encoder"),
+    "reranker": (
+        "does not produce vectors",
+        "Set reranker.name to it, and model.name to an embedding model",
+    ),
+}
 
 
-def _published(name: str, kind: Kind, cache_dir: Path | None) -> tuple[ModelRecord, Path]:
-    """Return a model's record and folder; raise if it is of another kind."""
-    from marklight.models.folder import describe
-    from marklight.models.store import missing, stored_folder, stored_record
+def _find(name: str, kind: Kind, cache_dir: Path | None) -> tuple[ModelRecord, Path]:
+    """Return the record and the folder of a model on this machine; raise if there is none of this kind."""
+    from marklight.models import store
 
-    folder = stored_folder(name, cache_dir)
-    if folder is not None:
-        record = stored_record(folder)
-    elif name in KNOWN and KNOWN[name].kind != kind:
-        raise _wrong_kind(KNOWN[name])
-    elif name not in KNOWN and Path(name).expanduser().is_dir():
+    record = KNOWN.get(name)
+    if record is not None and record.package:
+        folder = store.package_folder(record) if record.kind == kind else Path()
+    elif stored := store.stored_folder(name, cache_dir):
+        record, folder = store.stored_record(stored), stored
+    elif record is None and Path(name).expanduser().is_dir():
         folder = Path(name).expanduser()
-        record = describe(folder)
-    else:
-        raise missing(name, cache_dir, kind)
+        record = store.describe(folder)
+    elif record is None or record.kind == kind:
+        raise store.missing(name, cache_dir, kind)
     if record.kind != kind:
-        raise _wrong_kind(record)
+        cannot, advice = _WRONG_KIND[record.kind]
+        raise ModelError(f"{record.name} is {KINDS[record.kind]}: it {cannot}", advice)
     return record, folder
-
-
-def _wrong_kind(record: ModelRecord) -> ModelError:
-    if record.kind == "reranker":
-        return ModelError(
-            f"{record.name} is {KINDS['reranker']}: it does not produce vectors",
-            "Set reranker.name to it, and model.name to an embedding model",
-        )
-    return ModelError(
-        f"{record.name} is {KINDS['embedder']}: it cannot rerank",
-        "Set model.name to it, and reranker.name to a cross-encoder",
-    )
-
-
-def _verified_readers(
-    record: ModelRecord, folder: Path
-) -> tuple[Callable[[], bytes | str], Callable[[], bytes]]:
-    """Return functions that open the model and the tokenizer after verifying their SHA-256."""
-    from marklight.models.folder import file_digest
-
-    def verified(path: str) -> Path:
-        for file in record.files:
-            # Weights may span several files; the tokenizer is opened and verified separately.
-            if (file.path == "tokenizer.json") == (path == "tokenizer.json") and file.sha256 != (
-                actual := file_digest(folder / file.path)
-            ):
-                raise ModelError(
-                    f"The model file {folder / file.path} has changed: its SHA-256 is {actual[:12]}…, "
-                    f"not {file.sha256[:12]}…",
-                    f"Pull or import {record.name} again",
-                )
-        return folder / path
-
-    return (
-        lambda: str(verified(record.files[0].path)),
-        lambda: verified("tokenizer.json").read_bytes(),
-    )

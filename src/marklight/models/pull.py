@@ -17,9 +17,15 @@ from urllib.parse import quote
 from urllib.request import Request, urlopen
 
 from marklight.errors import ModelError
-from marklight.models.folder import CONFIGURATION, file_digest
 from marklight.models.record import KNOWN, ModelRecord
-from marklight.models.store import check_name, finish, locked_place, stored_record
+from marklight.models.store import (
+    CONFIGURATION,
+    check_name,
+    file_digest,
+    finish,
+    locked_place,
+    stored_record,
+)
 from marklight.ports import Progress, no_progress
 
 Result = TypeVar("Result")

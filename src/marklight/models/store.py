@@ -1,7 +1,9 @@
-"""Store of pulled and imported models: list, verify, import."""
+"""Models on this machine: those in packages, pulled and imported ones; and the record of a model in a folder."""
 
 from __future__ import annotations
 
+import glob
+import hashlib
 import json
 import os
 import re
@@ -10,15 +12,36 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, get_args
 
+from marklight import toml_values
 from marklight.errors import ModelError, UsageError
-from marklight.models.folder import CONFIGURATION, describe, file_digest
-from marklight.models.record import DEFAULT, KNOWN, Kind, ModelRecord
+from marklight.models.record import DEFAULT, KINDS, KNOWN, File, Kind, ModelRecord, Pooling
 
+DESCRIPTION = "marklight-model.toml"
+"""Our own description file; its values override all other files."""
+CONFIGURATION = (
+    "config.json",
+    "modules.json",
+    "1_Pooling/config.json",
+    "sentence_bert_config.json",
+    "config_sentence_transformers.json",
+    "tokenizer_config.json",
+    DESCRIPTION,
+)
+"""Small files that describe how to use a model."""
+_MODELS = ("onnx/model.onnx", "model.onnx", "onnx/model_quantized.onnx", "model_quantized.onnx")
+_PAIRS = "ForSequenceClassification"
+"""Suffix of the architecture name of cross-encoders."""
+_SETTABLE = {field.name for field in fields(ModelRecord)} - {
+    "files",
+    "package",
+    "install",
+    "weights",
+}
 ABANDONED_SECONDS = 86_400
 """Drafts older than a day were left by a process that was killed."""
 MANIFEST = "marklight-manifest.json"
@@ -40,6 +63,15 @@ class ModelRow:
     token_limit: int
     licence: str
     path: str = ""
+
+
+class _Manifest(NamedTuple):
+    """What is stored beside a pulled or imported model."""
+
+    name: str
+    state: str
+    files: dict[str, str]
+    """SHA-256 by path."""
 
 
 def cache_folder(chosen: Path | None = None) -> Path:
@@ -95,9 +127,8 @@ def list_models(cache_dir: Path | None = None) -> list[ModelRow]:
         if folder.name.startswith("."):  # a draft
             continue
         try:
-            manifest = _manifest(folder)
-            record = stored_record(folder, manifest)
-            rows[record.name] = _row(record, str(manifest.get("state", "imported")), folder)
+            record = stored_record(folder)
+            rows[record.name] = _row(record, _manifest(folder).state, folder)
         except ModelError:  # one damaged model must not hide the others
             name = folder.name.replace("--", "/", 1)
             kind = KNOWN[name].kind if name in KNOWN else "embedder"
@@ -110,23 +141,27 @@ def verify(name: str, cache_dir: Path | None = None) -> list[str]:
     """Return the problems of a model's files; empty when every SHA-256 matches."""
     if (folder := stored_folder(name, cache_dir)) is not None:
         try:
-            expected = {path: str(sha) for path, sha in _manifest(folder)["files"].items()}
+            files = [File(path, digest) for path, digest in _manifest(folder).files.items()]
         except ModelError as error:
             return [str(error)]
-    elif (known := KNOWN.get(name)) is not None and known.package:
-        folder = package_folder(known)
-        expected = {file.path: file.sha256 for file in known.files}
+    elif (record := KNOWN.get(name)) is not None and record.package:
+        try:
+            folder, files = package_folder(record), list(record.files)
+        except ModelError as error:
+            return [str(error)]
     else:
         raise missing(name, cache_dir)
-    problems = []
-    for path, digest in expected.items():
-        if not (folder / path).is_file():
-            problems.append(f"{folder / path} is missing")
-        elif (actual := file_digest(folder / path)) != digest:
-            problems.append(
-                f"{folder / path} has changed: its SHA-256 is {actual[:12]}…, not {digest[:12]}…"
-            )
-    return problems
+    return [problem for file in files if (problem := file_problem(folder, file))]
+
+
+def file_problem(folder: Path, file: File) -> str:
+    """Return why a file of a model cannot be used; empty when its SHA-256 matches."""
+    path = folder / file.path
+    if not path.is_file():
+        return f"{path} is missing"
+    if (actual := file_digest(path)) != file.sha256:
+        return f"{path} has changed: its SHA-256 is {actual[:12]}…, not {file.sha256[:12]}…"
+    return ""
 
 
 def import_folder(
@@ -151,7 +186,7 @@ def import_folder(
             finish(draft, target, record.name, {f.path: f.sha256 for f in record.files}, source)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
-    return stored_record(target, _manifest(target))
+    return stored_record(target)
 
 
 @contextmanager
@@ -218,10 +253,10 @@ def stored_folder(name: str, cache_dir: Path | None = None) -> Path | None:
     return folder if folder is not None and (folder / MANIFEST).is_file() else None
 
 
-def stored_record(folder: Path, manifest: Mapping[str, Any] | None = None) -> ModelRecord:
+def stored_record(folder: Path) -> ModelRecord:
     """Return the record of a stored model, with the digests from its manifest."""
-    manifest = manifest or _manifest(folder)
-    return describe(folder, str(manifest["name"]), manifest["files"])
+    manifest = _manifest(folder)
+    return describe(folder, manifest.name, manifest.files)
 
 
 def check_name(name: str) -> str:
@@ -254,10 +289,12 @@ def _place(name: str, cache_dir: Path | None) -> Path:
     return store_folder(cache_dir) / name.replace("/", "--")
 
 
-def _manifest(folder: Path) -> dict[str, Any]:
+def _manifest(folder: Path) -> _Manifest:
     try:
-        manifest = json.loads((folder / MANIFEST).read_bytes())
-        return {**manifest, "name": str(manifest["name"]), "files": dict(manifest["files"])}
+        content = json.loads((folder / MANIFEST).read_bytes())
+        return _Manifest(
+            str(content["name"]), str(content.get("state", "imported")), dict(content["files"])
+        )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ModelError(
             f"The model in {folder} is damaged: {error}", "Pull or import it again"
@@ -284,4 +321,170 @@ def _row(record: ModelRecord, state: str, path: Path | None) -> ModelRow:
         token_limit=record.token_limit,
         licence=record.licence,
         path=str(path or ""),
+    )
+
+
+def describe(
+    folder: Path, name: str | None = None, digests: Mapping[str, str] | None = None
+) -> ModelRecord:
+    """Return the record of the model in a folder; digests that are not given are computed."""
+    digests = digests or {}
+    described = _description(folder)
+    model = str(described.pop("model", "")) or _model_file(folder)
+    pooling = _read(folder, "1_Pooling/config.json")
+    config = _read(folder, "config.json")
+    prompts = _read(folder, "config_sentence_transformers.json").get("prompts") or {}
+    name = name or str(described.get("name") or folder.resolve().name)
+    record = ModelRecord(
+        name=name,
+        files=tuple(
+            File(path, digests.get(path) or file_digest(folder / path))
+            for path in needed_files(folder, model)
+        ),
+        kind=described.get("kind") or _kind(folder, name, config),
+        pooling=_pooling(folder, pooling),
+        dimension=int(pooling.get("word_embedding_dimension") or config.get("hidden_size") or 0),
+        token_limit=_token_limit(folder, config),
+        query_prefix=str(prompts.get("query") or _known_prefix(name)),
+        passage_prefix=str(prompts.get("passage") or prompts.get("document") or ""),
+        source=str(folder),
+    )
+    if name in KNOWN:  # pulled by its name: the built-in record takes precedence
+        known = KNOWN[name]
+        if record.kind != known.kind:
+            raise ModelError(
+                f"The folder {folder} contains {KINDS[record.kind]}, but {name} is {KINDS[known.kind]}",
+                "Use another name",
+            )
+        record = replace(known, files=record.files, source=known.source or record.source)
+    record = replace(record, **{**described, "name": name})
+    if record.kind == "reranker":
+        return replace(record, dimension=0)
+    if record.dimension < 1:
+        raise ModelError(
+            f"The configuration in {folder} does not contain the dimension of the vectors",
+            f"Add `dimension = …` to {folder / DESCRIPTION}, or `kind = "
+            '"reranker"` for a cross-encoder',
+        )
+    return record
+
+
+def needed_files(folder: Path, model: str) -> list[str]:
+    """Return the paths of the weights, including external data files, and of the tokenizer."""
+    path = folder / model
+    beside = [
+        other.relative_to(folder).as_posix()
+        for other in sorted(path.parent.glob(f"{glob.escape(path.name)}?*"))
+        if "data" in other.name
+    ]
+    for required in (model, "tokenizer.json"):
+        if not (folder / required).is_file():
+            raise ModelError(
+                f"The folder {folder} is not a model: {required} is missing",
+                "It needs an ONNX file and the tokenizer.json that goes with it",
+            )
+    return [model, *beside, "tokenizer.json"]
+
+
+def file_digest(path: Path) -> str:
+    """Return the SHA-256 of a file."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise ModelError(f"The model file {path} cannot be read: {error}") from error
+
+
+def _model_file(folder: Path) -> str:
+    for name in _MODELS:
+        if (folder / name).is_file():
+            return name
+    others = sorted(folder.glob("*.onnx")) + sorted(folder.glob("onnx/*.onnx"))
+    if len(others) == 1:
+        return others[0].relative_to(folder).as_posix()
+    if others:
+        raise ModelError(
+            f"The folder {folder} contains {len(others)} ONNX files",
+            f'Choose one: add `model = "{others[0].name}"` to {folder / DESCRIPTION}',
+        )
+    raise ModelError(
+        f"The folder {folder} is not a model: it has no ONNX file",
+        "It needs an ONNX file and the tokenizer.json that goes with it",
+    )
+
+
+def _description(folder: Path) -> dict[str, Any]:
+    path = folder / DESCRIPTION
+    if not path.is_file():
+        return {}
+    try:
+        values = toml_values.load(path)
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{path} cannot be read: {error}") from error
+    keys = {*_SETTABLE, "model"}
+    if unknown := sorted(set(values) - keys):
+        raise ModelError(
+            f"{path}: unknown key {unknown[0]!r}", f"Known keys: {', '.join(sorted(keys))}"
+        )
+    if values.get("pooling", "cls") not in get_args(Pooling):
+        raise ModelError(f"{path}: unknown pooling {values['pooling']!r}", "Use mean or cls")
+    if values.get("kind", "embedder") not in KINDS:
+        raise ModelError(f"{path}: unknown kind {values['kind']!r}", f"Use {' or '.join(KINDS)}")
+    return values
+
+
+def _read(folder: Path, name: str) -> dict[str, Any]:
+    try:
+        content = json.loads((folder / name).read_bytes())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{folder / name} cannot be read: {error}") from error
+    return content if isinstance(content, dict) else {}
+
+
+def _kind(folder: Path, name: str, config: dict[str, Any]) -> Kind:
+    architectures = config.get("architectures") or []
+    if not architectures:
+        return KNOWN[name].kind if name in KNOWN else "embedder"
+    if not any(str(name).endswith(_PAIRS) for name in architectures):
+        return "embedder"
+    labels = int(config.get("num_labels") or len(config.get("id2label") or {}) or 1)
+    if labels > 2:
+        raise ModelError(
+            f"The model in {folder} classifies texts into {labels} classes; it is not a cross-encoder",
+            "A cross-encoder returns one or two numbers per pair",
+        )
+    return "reranker"
+
+
+def _pooling(folder: Path, config: dict[str, Any]) -> Pooling:
+    mode = config.get("pooling_mode")
+    if config.get("pooling_mode_cls_token") or mode == "cls":
+        return "cls"
+    if not config or config.get("pooling_mode_mean_tokens") or mode == "mean":
+        return "mean"
+    raise ModelError(
+        f"The model in {folder} uses an unsupported kind of pooling",
+        "Supported: mean, and the first token (cls)",
+    )
+
+
+def _token_limit(folder: Path, config: dict[str, Any]) -> int:
+    limit = _read(folder, "sentence_bert_config.json").get("max_seq_length")
+    if limit is None:
+        limit = _read(folder, "tokenizer_config.json").get("model_max_length")
+    places = int(config.get("max_position_embeddings") or 512)
+    if config.get("model_type") in ("roberta", "xlm-roberta", "camembert", "mpnet"):
+        places -= 2  # these count positions from 2
+    # Tokenizers without a limit have 1e30 here.
+    return min(int(limit or places), places)
+
+
+def _known_prefix(name: str) -> str:
+    """Return the query prefix of a known model with the same last name: bge folders do not contain it."""
+    last = name.rsplit("/", 1)[-1]
+    return next(
+        (known.query_prefix for known in KNOWN.values() if known.name.rsplit("/", 1)[-1] == last),
+        "",
     )
