@@ -187,7 +187,7 @@ class ModelSelection:
         remote = [server for server in used if server and not server.is_local]
         if not remote:
             return []
-        from marklight.models.remote.server_state import ServerState
+        from marklight.models.remote.server import ServerState
 
         return [
             f"Passages of this library and queries are sent to {server.address} for {server.name}"

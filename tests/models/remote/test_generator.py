@@ -8,7 +8,7 @@ import time
 import pytest
 
 from marklight.errors import ModelServerError, Stopped
-from marklight.models.remote import connection, generator, verify
+from marklight.models.remote import client, generator, verify
 from marklight.models.remote.generator import RemoteLanguageModel
 from marklight.models.remote.server import Key, Server, parse_server
 from marklight.ports import Prompt
@@ -183,7 +183,7 @@ def test_cancelling_ends_a_response_that_has_not_begun() -> None:
     started = time.monotonic()
 
     def check() -> None:
-        if does.requests and time.monotonic() > started + 3 * connection.POLL_SECONDS:
+        if does.requests and time.monotonic() > started + 3 * client.POLL_SECONDS:
             raise Stopped("The request was cancelled")
 
     with chatting(does) as address, pytest.raises(Stopped):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from marklight.errors import ModelServerError
-from marklight.models.remote.api import estimate_tokens
+from marklight.models.remote.embedder import estimate_tokens
 from marklight.ports import Embedder
 from tests.models.remote.opening import KINDS, opened
 from tests.models.serving import Behaviour, serving

@@ -81,12 +81,12 @@ def test_a_later_failure_keeps_earlier_scores(
     ("body", "message"),
     [
         (b"<html></html>", "a web page"),
-        (b"{}", "contains no scores"),
-        (b'{"results": [1]}', "contains no scores"),
+        (b"{}", "0 scores for 1 texts"),
+        (b'{"results": [1]}', "not of this API"),
         (b'{"results": []}', "0 scores for 1 texts"),
         (b'{"results": [{"index": 0}]}', "contains no scores"),
-        (b'{"results": [{"index": 0, "relevance_score": true}]}', "contains no scores"),
-        (b'{"results": [{"index": 0, "relevance_score": NaN}]}', "not a number"),
+        (b'{"results": [{"index": 0, "relevance_score": true}]}', "not of this API"),
+        (b'{"results": [{"index": 0, "relevance_score": NaN}]}', "instead of JSON"),
         (b'{"results": [{"index": 4, "relevance_score": 1}]}', "are not 0 to 0"),
     ],
 )

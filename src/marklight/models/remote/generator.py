@@ -5,23 +5,26 @@ Time, size of a line, size of the response and number of tokens are bounded, wha
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
 from http.client import HTTPException
 from typing import Any
 
+import msgspec
+from msgspec import Struct
+
 from marklight.errors import ModelServerError
 from marklight.models.onnx import replace_surrogates
-from marklight.models.remote.api import estimate_tokens
 from marklight.models.remote.client import (
     Client,
     RequestRejected,
     RetryPolicy,
+    Stream,
     readable_reason,
 )
-from marklight.models.remote.connection import Response, Stream
+from marklight.models.remote.embedder import estimate_tokens
 from marklight.models.remote.server import Server
 from marklight.ports import Prompt
 
@@ -42,6 +45,31 @@ _THINKING = re.compile(r"\s*<think>.*?(</think>\s*|\Z)", re.DOTALL)
 """Reasoning that some models write before the response."""
 _RENAMED = {"max_tokens": "max_completion_tokens", "temperature": ""}
 """Parameters that newer models of OpenAI reject, with the name to use instead; empty to leave it out."""
+
+
+class _Message(Struct):
+    content: str | None = None
+
+
+class _Choice(Struct):
+    delta: _Message | None = None
+    message: _Message | None = None
+    """The whole text, from a server that does not stream."""
+    finish_reason: str | None = None
+
+
+class _Error(Struct):
+    message: str = ""
+
+
+class _Event(Struct):
+    """An event of either API: `choices` is OpenAI's, `message` and `done` are Ollama's."""
+
+    error: str | _Error | None = None
+    choices: list[_Choice] = []
+    message: _Message | None = None
+    done: bool = False
+    done_reason: str | None = None
 
 
 class RemoteLanguageModel:
@@ -104,9 +132,11 @@ class RemoteLanguageModel:
                 if renamed := _RENAMED[rejected[0]]:
                     payload[renamed] = value
         if content_type not in STREAMED_TYPES:
-            body = _first_bytes(stream)
+            body = b""
+            with suppress(OSError, HTTPException):
+                body = stream.line(MAX_LINE_BYTES)
             stream.close()
-            raise self._client.not_json(Response(200, {}, body))
+            raise self._client.not_json(body)
         return stream, content_type
 
     def _request(self, prompt: Prompt) -> tuple[str, dict[str, Any]]:
@@ -167,24 +197,17 @@ class RemoteLanguageModel:
     def _parse(self, text: bytes, reason: str) -> tuple[str, str]:
         """Return the text of an event, and why the response ends with it; empty if it does not."""
         try:
-            event = json.loads(text)
-            if error := event.get("error"):
-                message = error if isinstance(error, str) else str(error.get("message", error))
-                raise ModelServerError(
-                    f"{self.server} failed: {readable_reason(message, self.server.key)}", HINT
-                )
-            if self.server.kind == "ollama":
-                finished = str(event.get("done_reason") or "stop") if event.get("done") else ""
-                return _content(event.get("message")), finished
-            choice = (event.get("choices") or [{}])[0]
-            return (
-                _content(choice.get("delta") or choice.get("message")),
-                str(choice.get("finish_reason") or reason),
-            )
-        except (ValueError, RecursionError, AttributeError, LookupError, TypeError):
-            raise ModelServerError(
-                f"{self.server} returned an event that is not of this API", NOT_CHAT
-            ) from None
+            event = msgspec.json.decode(text, type=_Event)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise self._client.other_api(error) from None
+        if event.error:
+            message = event.error if isinstance(event.error, str) else event.error.message
+            line = readable_reason(message, self.server.key)
+            raise ModelServerError(f"{self.server} failed: {line}", HINT)
+        if self.server.kind == "ollama":
+            return _content(event.message), (event.done_reason or "stop") if event.done else ""
+        choice = event.choices[0] if event.choices else _Choice()
+        return _content(choice.delta or choice.message), choice.finish_reason or reason
 
     def _whole(self, stream: Stream) -> Iterator[str]:
         """Yield the response of a server that does not stream."""
@@ -205,18 +228,8 @@ class RemoteLanguageModel:
         )
 
 
-def _content(message: Any) -> str:
-    content = (message or {}).get("content") or ""
-    if not isinstance(content, str):
-        raise TypeError
-    return content
-
-
-def _first_bytes(stream: Stream) -> bytes:
-    try:
-        return stream.line(MAX_LINE_BYTES)
-    except (OSError, HTTPException):
-        return b""
+def _content(message: _Message | None) -> str:
+    return (message and message.content) or ""
 
 
 def _without_reasoning(pieces: Iterator[str]) -> Iterator[str]:

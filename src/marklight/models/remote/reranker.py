@@ -6,20 +6,32 @@ import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+
+from msgspec import Struct
 
 from marklight.errors import ModelServerError
 from marklight.models.onnx import replace_surrogates
-from marklight.models.remote.api import in_order
 from marklight.models.remote.client import Client, RequestRejected, RetryPolicy
-from marklight.models.remote.server import Server
-from marklight.models.remote.server_state import ServerState
+from marklight.models.remote.embedder import in_order
+from marklight.models.remote.server import Server, ServerState
 
 FIRST_BATCH = 4
 """Passages in the first request; its time determines the size of the next batches."""
 MAX_CHARACTERS = 8000
 """Characters of a passage that are sent; cross-encoders rarely read more than 512 tokens."""
 HINT = "Check that the server can rerank, and reranker.name and reranker.address"
+
+
+class _Score(Struct):
+    index: int | None = None
+    relevance_score: float | None = None
+    score: float | None = None
+    """TEI's name of it."""
+
+
+class _Scores(Struct):
+    results: list[_Score] = []
+    data: list[_Score] = []
 
 
 class RemoteReranker:
@@ -93,7 +105,12 @@ class RemoteReranker:
         for number in range(self._format, len(formats)):
             path, payload = formats[number]
             try:
-                response = self._client.request(path, payload, policy=policy)
+                response = self._client.request(
+                    path,
+                    _Scores | list[_Score],  # type: ignore[arg-type]
+                    payload,
+                    policy=policy,
+                )
             except RequestRejected as rejection:
                 rejections.append(rejection)
                 if rejection.status in (404, 405) or "texts" in rejection.reason:
@@ -103,25 +120,19 @@ class RemoteReranker:
             return self._parse(response, len(passages))
         raise rejections[0]
 
-    def _parse(self, response: Any, count: int) -> list[float]:
-        results = response
-        if isinstance(response, dict):
-            results = response.get("results", response.get("data"))
-        if not isinstance(results, list) or not all(isinstance(item, dict) for item in results):
-            raise ModelServerError(f"The response of {self.server} contains no scores", HINT)
+    def _parse(self, response: _Scores | list[_Score], count: int) -> list[float]:
+        results = response if isinstance(response, list) else (response.results or response.data)
         if len(results) != count:
             raise ModelServerError(
                 f"{self.server} returned {len(results)} scores for {count} texts", HINT
             )
-        scores = []
-        for item in in_order(results, str(self.server)):
-            score = item.get("relevance_score", item.get("score"))
-            if isinstance(score, bool) or not isinstance(score, (int, float)):
-                raise ModelServerError(f"The response of {self.server} contains no scores", HINT)
-            if not math.isfinite(score):
-                raise ModelServerError(f"{self.server} returned a score that is not a number", HINT)
-            scores.append(float(score))
-        return scores
+        scores = [
+            item.score if item.relevance_score is None else item.relevance_score
+            for item in in_order(results, self.server)
+        ]
+        if None in scores:
+            raise ModelServerError(f"The response of {self.server} contains no scores", HINT)
+        return [score for score in scores if score is not None]
 
 
 def _sigmoid(score: float) -> float:
