@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from marklight import engines
 from marklight.batch import Batch, Entry
-from marklight.engines.server.postgres.lexical import index, merge
-from marklight.engines.server.postgres.lexical.cache import LexicalCache
+from marklight.engines.server.postgres import lexical_index
+from marklight.engines.server.postgres.lexical_search import LexicalCache
 from marklight.errors import StoreError
 from marklight.ports import FIELD_BOOSTS, Snapshot
 from marklight.query import Filters
@@ -118,8 +118,8 @@ def test_every_snapshot_equals_the_memory_engine(
         pytest.MonkeyPatch.context() as patch,
         ExitStack() as snapshots,
     ):
-        patch.setattr(merge, "MERGE_FACTOR", factor)
-        patch.setattr(merge, "MIN_DELETED", 0)
+        patch.setattr(lexical_index, "MERGE_FACTOR", factor)
+        patch.setattr(lexical_index, "MIN_DELETED", 0)
         opened = []
         for batch in steps:
             store.commit(batch)
@@ -136,7 +136,7 @@ def test_every_snapshot_equals_the_memory_engine(
 def test_merges_while_others_commit_lose_nothing(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(merge, "MERGE_FACTOR", 2)
+    monkeypatch.setattr(lexical_index, "MERGE_FACTOR", 2)
     put(store.engine, entry("0.md", "first"))  # creates the library
 
     def write(writer: int) -> None:
@@ -161,13 +161,13 @@ def test_an_interrupted_merge_changes_nothing(
 ) -> None:
     for at in range(3):
         store.put(entry(f"{at}.md", "apple"))
-    monkeypatch.setattr(merge, "MERGE_FACTOR", 2)
+    monkeypatch.setattr(lexical_index, "MERGE_FACTOR", 2)
 
     def fail(*_: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(merge, "insert_postings", fail)
+        patch.setattr(lexical_index, "_merged_blocks", fail)
         with pytest.raises(KeyboardInterrupt):
             put(store.engine, entry("3.md", "apple"))
     assert store.segments() == 4
@@ -183,13 +183,14 @@ def test_a_server_that_is_killed_during_a_merge_loses_nothing(
     with new_server() as server, new_store(server) as store:
         for at in range(4):
             store.put(entry(f"{at}.md", "apple pear", f"plum w{at}"))
-        monkeypatch.setattr(merge, "MERGE_FACTOR", 2)
+        monkeypatch.setattr(lexical_index, "MERGE_FACTOR", 2)
 
-        def kill(*_: object) -> None:
+        def kill(*_: object) -> list[tuple[bytes, bytes]]:
             server.kill()
+            return []
 
         with monkeypatch.context() as patch:
-            patch.setattr(merge, "insert_postings", kill)
+            patch.setattr(lexical_index, "_merged_blocks", kill)
             store.commit(Batch(removed=(id_of("0.md"),)))
         # The commit is stored; why the merge failed is a notice.
         assert any("connection" in notice for notice in store.engine.take_notices())
@@ -205,20 +206,20 @@ def test_a_server_that_is_killed_during_a_merge_loses_nothing(
 def test_many_commits_leave_few_segments_and_no_deleted_passages(store: Store) -> None:
     for at in range(70):
         store.put(entry("same.md", *[f"apple w{at}"] * 8))
-    assert store.segments() <= 2 * merge.MERGE_FACTOR
+    assert store.segments() <= 2 * lexical_index.MERGE_FACTOR
     ((passages, living, tombstones),) = store.sql(
         "SELECT sum(passages)::int, sum(net_passages)::int, sum(length(deleted))::int / 8 FROM segments"
     )
     assert living == 8
     # Those of the last few commits remain: each tier has at most seven segments.
-    assert passages <= 8 * 2 * merge.MERGE_FACTOR
-    assert tombstones <= 2 * merge.MERGE_FACTOR
+    assert passages <= 8 * 2 * lexical_index.MERGE_FACTOR
+    assert tombstones <= 2 * lexical_index.MERGE_FACTOR
 
 
 def test_segments_with_many_deleted_passages_are_rewritten(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(merge, "MIN_DELETED", 3)
+    monkeypatch.setattr(lexical_index, "MIN_DELETED", 3)
     store.put(*(entry(f"{at}.md", "apple", "pear") for at in range(10)))
     store.commit(Batch(removed=tuple(id_of(f"{at}.md") for at in range(3))))
     # The tombstones stay until their own segment is merged.
@@ -230,7 +231,7 @@ def test_segments_with_many_deleted_passages_are_rewritten(
 def test_a_commit_of_many_passages_is_divided(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index, "MAX_PASSAGES", 4)
+    monkeypatch.setattr(lexical_index, "MAX_PASSAGES", 4)
     store.put(entry("a.md", *["apple"] * 6), entry("b.md", *["apple"] * 5))
     assert store.segments() == 3
     store.commit(Batch(entries=(entry("c.md", "pear"),), removed=(id_of("a.md"),)))
@@ -241,8 +242,8 @@ def test_a_commit_of_many_passages_is_divided(
 def test_merging_in_slices_gives_the_same_index(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(merge, "MERGE_FACTOR", 2)
-    monkeypatch.setattr(merge, "SLICE_BYTES", 100)
+    monkeypatch.setattr(lexical_index, "MERGE_FACTOR", 2)
+    monkeypatch.setattr(lexical_index, "SLICE_BYTES", 100)
     words = [f"word{at}x" for at in range(900)]
     for at in range(3):
         store.put(entry(f"{at}.md", " ".join(words[at::2]), title="apple"))
@@ -289,12 +290,10 @@ def test_threads_share_one_snapshot(store: Store) -> None:
     [
         "DELETE FROM segments WHERE passages = 1",
         "DELETE FROM postings",
-        "DELETE FROM document_lengths",
         "UPDATE postings SET data = substr(data, 1, 20)",
         "UPDATE postings SET data = set_byte(data, length(data) - 1, 7)",
         "UPDATE segments SET lengths = set_byte(lengths, 0, 9)",
         "UPDATE segments SET net_passages = net_passages + 1",
-        "UPDATE segments SET net_lengths[1] = net_lengths[1] + 1",
         "UPDATE segments SET passage_rows = set_byte(passage_rows, 0, 77)",
         "UPDATE segments SET document_rows = substr(document_rows, 1, 8)",
         "UPDATE segments SET deleted = document_rows",
@@ -329,6 +328,20 @@ def test_an_index_of_another_analyzer_is_rebuilt_when_the_library_is_opened(stor
     assert "analyzes text differently" in updated.take_notices()[0]
     updated.close()
     store.matches_memory()
+
+
+def test_documents_that_were_indexed_without_it_are_in_the_index_when_the_library_is_opened(
+    store: Store,
+) -> None:
+    store.put(entry("a.md", "apple pear"), entry("b.md", "plum"))
+    store.sql("DELETE FROM segments")
+    with store.engine.snapshot() as snapshot, pytest.raises(StoreError, match="0 passages instead"):
+        snapshot.lexical.search(["appl"], FIELD_BOOSTS, Filters(), 9)
+    updated = engines.open(store.address)
+    with store.memory.snapshot() as expected, updated.snapshot() as actual:
+        same(expected, actual)
+    assert "indexed without it" in updated.take_notices()[0]
+    updated.close()
 
 
 def test_a_reader_of_another_version_is_told_what_to_do(store: Store) -> None:

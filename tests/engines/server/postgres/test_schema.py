@@ -12,7 +12,7 @@ from marklight.engines import Host, PostgresSettings, ServerSettings
 from marklight.engines.server.postgres import schema
 from marklight.engines.server.postgres.connections import Connections, ServerAddress
 from marklight.engines.server.postgres.indexes import DerivedIndex
-from marklight.engines.server.postgres.lexical.index import PostgresLexical
+from marklight.engines.server.postgres.lexical_index import PostgresLexical
 from marklight.engines.server.postgres.vector_index import PostgresVectors
 from marklight.engines.server.qdrant.index import open_indexes
 from marklight.errors import StoreError

@@ -11,24 +11,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marklight.batch import Entry
+from marklight.engines.bm25 import LENGTHS, length_codes
 from marklight.engines.lexical import CODE, WHOLE, document_terms, passage_terms
-from marklight.engines.server.postgres.lexical import bm25
-from marklight.engines.server.postgres.lexical.posting_blocks import (
-    decode_blocks,
-    encode_blocks,
-    find_postings,
-)
-from marklight.engines.server.postgres.lexical.segments import (
+from marklight.engines.server.postgres.lexical_scoring import ScoreTable, Segment, best_passages
+from marklight.engines.server.postgres.segments import (
+    FIELD_KEYS,
     FIELDS,
-    LENGTHS,
     MAX_PASSAGES,
+    MAX_TABLE_FREQUENCY,
     DamagedSegment,
     Passage,
     Passages,
+    Postings,
     PostingTable,
     build,
-    length_codes,
+    decode_blocks,
+    encode_blocks,
+    find_postings,
     merge,
+    stored_lengths,
     term_key,
 )
 from marklight.ports import FIELD_BOOSTS
@@ -77,26 +78,25 @@ class Index:
     """Segments that are encoded and decoded again, without a database."""
 
     def __init__(self, parts: Sequence[Sequence[Passage]]) -> None:
-        self.segments: list[bm25.Segment] = []
+        self.segments: list[Segment] = []
         self.blocks: list[list[tuple[bytes, bytes]]] = []
-        self.lengths = np.zeros((len(FIELDS), 0), np.int64)
         for part in parts:
-            passages, table, lengths = build(part)
-            self.add(passages, table)
-            self.lengths = np.concatenate([self.lengths, lengths], axis=1)
+            self.add(*build(part))
 
     def add(self, passages: Passages, table: PostingTable) -> None:
         decoded = Passages.decode(*passages.encode())
-        self.segments.append(bm25.Segment(len(self.segments), decoded))
+        self.segments.append(Segment(len(self.segments), decoded))
         self.blocks.append(list(encode_blocks(table)))
 
-    def get(self, segment: bm25.Segment, term: str) -> bm25.KeyedPostings | None:
+    def table(self) -> ScoreTable:
+        passages = [segment.passages for segment in self.segments]
+        totals = sum(each.lengths.sum(axis=1, dtype=np.int64) for each in passages)
+        return ScoreTable(sum(map(len, passages)), np.atleast_1d(totals).tolist())
+
+    def get(self, segment: Segment, term: str) -> Postings | None:
         key = term_key(term)
         before = [data for first, data in self.blocks[segment.id] if first <= key]
-        if not before:
-            return None
-        found = find_postings(before[-1], key, len(segment.passages))
-        return bm25.keyed(found, segment.passages) if sum(found.counts) else None
+        return find_postings(before[-1], key, segment.passages) if before else None
 
 
 def split(passages: Sequence[Passage], at: int) -> list[Sequence[Passage]]:
@@ -113,7 +113,7 @@ def test_a_length_is_rounded_as_the_other_engines_round_it(lengths: list[int]) -
 @given(st.lists(fields, min_size=1, max_size=6))
 def test_what_is_encoded_is_decoded(passages: list[dict[str, list[str]]]) -> None:
     own = [Passage(10 + 3 * at, at // 2, terms) for at, terms in enumerate(passages)]
-    segment, table, lengths = build(own)
+    segment, table = build(own)
     again = decode_blocks(data for _, data in encode_blocks(table))
     assert again.terms == table.terms
     for column in ("term", "field", "offset", "frequency"):
@@ -121,7 +121,10 @@ def test_what_is_encoded_is_decoded(passages: list[dict[str, list[str]]]) -> Non
     decoded = Passages.decode(*segment.encode())
     assert decoded.rows.tolist() == [each.row for each in own]
     assert decoded.documents.tolist() == [each.document for each in own]
-    assert lengths.tolist() == [[len(each.terms[field]) for each in own] for field in FIELDS]
+    lengths = [[len(each.terms[field]) for each in own] for field in FIELDS]
+    assert decoded.lengths.tolist() == lengths
+    blocks = (data for _, data in encode_blocks(table))
+    assert stored_lengths(blocks, len(own)).tolist() == lengths
 
 
 @given(st.lists(fields, min_size=1, max_size=6))
@@ -131,21 +134,21 @@ def test_the_postings_of_a_term_are_its_frequencies_in_every_field(
     index = Index([[Passage(at, at, terms) for at, terms in enumerate(passages)]])
     every = {term for each in passages for own in each.values() for term in own}
     for term in (*every, "nowhere", "", "a\0ab"):
-        blocks = [data for first, data in index.blocks[0] if first <= term_key(term)]
-        found = find_postings(blocks[-1], term_key(term), len(passages)) if blocks else None
+        found = index.get(index.segments[0], term)
         for number, field in enumerate(FIELDS):
             expected = {
                 at: count
                 for at, each in enumerate(passages)
                 if (count := Counter(each[field])[term])
             }
-            own = found.of(number) if found else slice(0)
-            pairs = (
-                zip(found.offsets[own].tolist(), found.frequencies[own].tolist(), strict=True)
-                if found
-                else ()
-            )
-            assert dict(pairs) == expected
+            assert (found.of(number).tolist() if found else []) == list(expected)
+            if found:
+                begin = sum(found.counts[:number])
+                keys = found.keys[begin : begin + found.counts[number]]
+                frequencies = keys % FIELD_KEYS // len(LENGTHS)
+                assert frequencies.tolist() == [
+                    min(count, MAX_TABLE_FREQUENCY) for count in expected.values()
+                ]
 
 
 @settings(max_examples=60)
@@ -164,9 +167,8 @@ def test_scores_equal_those_of_the_memory_engine(entries: list[Entry], data: st.
     limit = data.draw(st.integers(1, 12))
     with_documents = MemoryEngine()
     put(with_documents, *entries)
-    table = bm25.ScoreTable(len(passages), index.lengths.sum(axis=1).tolist())
-    found = bm25.search(
-        index.segments, table, query, boosts, index.get, [None] * len(index.segments), limit
+    found = best_passages(
+        index.segments, index.table(), query, boosts, index.get, [None] * len(index.segments), limit
     )
     with with_documents.snapshot() as snapshot:
         every = snapshot.lexical.search(query, boosts, Filters(), 99)
@@ -193,9 +195,8 @@ def test_a_merged_segment_equals_one_that_was_built_without_the_deleted_passages
     living = [each for each in passages if each.document not in deleted]
     tables, offsets, moved = [], [], 0
     for part in parts:
-        segment, table, _ = build(part)
-        dead = segment.of_documents(np.array(sorted(deleted), np.int64))
-        assert dead.tolist() == [each.document in deleted for each in part]
+        segment, table = build(part)
+        dead = np.isin(segment.documents, sorted(deleted))
         tables.append(table)
         offsets.append(np.where(dead, -1, np.cumsum(~dead) - 1 + moved))
         moved += int((~dead).sum())
@@ -220,8 +221,9 @@ def test_a_segment_holds_65536_passages_and_any_frequency() -> None:
     often = {"body": ["word"] * 70_000, WHOLE: ["word"] * 70_000}
     once = {"body": ["word"], WHOLE: ["word", "part"]}
     index = Index([[Passage(at, at, once if at else often) for at in range(MAX_PASSAGES)]])
-    table = bm25.ScoreTable(MAX_PASSAGES, index.lengths.sum(axis=1).tolist())
-    found = bm25.search(index.segments, table, ["word"], {"body": 1.0}, index.get, [None], 1)
+    found = best_passages(
+        index.segments, index.table(), ["word"], {"body": 1.0}, index.get, [None], 1
+    )
     average = (70_000 + MAX_PASSAGES - 1) / MAX_PASSAGES
     length = stored_length(70_000)
     rarity = np.log(1 + 0.5 / (MAX_PASSAGES + 0.5))
@@ -233,54 +235,32 @@ def test_a_segment_holds_65536_passages_and_any_frequency() -> None:
     assert len(part.of(FIELDS.index(WHOLE))) == MAX_PASSAGES - 1
 
 
-def test_passages_of_documents_are_found_whatever_their_order() -> None:
-    passages = Passages(
-        np.array([1, 2, 5, 9]), np.array([7, 3, 7, 4]), np.zeros((len(FIELDS), 4), np.uint8)
-    )
-    assert passages.of_documents(np.array([7, 99])).tolist() == [True, False, True, False]
-    assert passages.of_rows(np.array([2, 3, 9, 99])).tolist() == [False, True, False, True]
-    assert passages.of_documents(np.array([], np.int64)).tolist() == [False] * 4
-
-
-@given(
-    st.lists(
-        st.tuples(st.integers(0, 30), st.integers(0, 9)), max_size=12, unique_by=lambda x: x[0]
-    ),
-    st.sets(st.integers(0, 30)),
-)
-def test_masks_select_what_is_in_a_list(pairs: list[tuple[int, int]], chosen: set[int]) -> None:
-    pairs.sort()
-    rows, documents = (
-        np.array(column, np.int64) for column in ([r for r, _ in pairs], [d for _, d in pairs])
-    )
-    passages = Passages(rows, documents, np.zeros((len(FIELDS), len(pairs)), np.uint8))
-    numbers = np.array(sorted(chosen), np.int64)
-    assert passages.of_rows(numbers).tolist() == [row in chosen for row, _ in pairs]
-    assert passages.of_documents(numbers).tolist() == [own in chosen for _, own in pairs]
+@given(st.sets(st.integers(0, 30)), st.sets(st.integers(0, 30)))
+def test_the_offsets_of_rows_are_found(stored: set[int], chosen: set[int]) -> None:
+    rows, numbers = (np.array(sorted(each), np.int64) for each in (stored, chosen))
+    passages = Passages(rows, rows, np.zeros((len(FIELDS), len(rows)), np.uint16))
     offsets, known = passages.offsets(numbers)
-    assert (
-        rows[offsets].tolist() == numbers[known].tolist() == sorted(chosen & {r for r, _ in pairs})
-    )
+    assert rows[offsets].tolist() == numbers[known].tolist() == sorted(chosen & stored)
 
 
 @given(st.binary(max_size=200), st.integers(0, 200), st.binary(max_size=8))
 def test_damaged_bytes_are_reported_and_never_read_as_postings(
     garbage: bytes, at: int, patch: bytes
 ) -> None:
-    _, table, _ = build(passages_of([entry("a.md", "apple pear", title="plum")]))
+    passages, table = build(passages_of([entry("a.md", "apple pear", title="plum")]))
     ((_, data),) = encode_blocks(table)
     for damaged in (garbage, data[:at], data[:at] + patch + data[at + len(patch) :]):
         try:
-            found = find_postings(damaged, b"appl", 1)
+            found = find_postings(damaged, b"appl", passages)
         except DamagedSegment:
             continue
-        assert (found.offsets < 1).all()
+        assert found is None or (found.offsets < 1).all()
     with pytest.raises(DamagedSegment):
         Passages.decode(b"12345678", b"1234", b"")
 
 
 def test_an_empty_batch_has_no_blocks() -> None:
-    segment, table, _ = build([])
+    segment, table = build([])
     assert list(encode_blocks(table)) == []
     assert len(segment) == 0
     assert decode_blocks([]).terms == []

@@ -319,7 +319,7 @@ def open_indexes(
         from marklight.engines.server.qdrant.index import open_indexes as open_qdrant
 
         return open_qdrant(address.vectors, settings)
-    from marklight.engines.server.postgres.lexical.index import PostgresLexical
+    from marklight.engines.server.postgres.lexical_index import PostgresLexical
     from marklight.engines.server.postgres.vector_index import PostgresVectors
 
     lexical = PostgresLexical(round(settings.postgres.lexical_cache_mb * 1_000_000))

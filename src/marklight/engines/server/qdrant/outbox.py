@@ -16,10 +16,10 @@ from marklight.engines.server.qdrant.points import document_labels, microseconds
 from marklight.engines.server.qdrant.terms import FIELDS, PassageTerms, passage_vector_terms
 
 if TYPE_CHECKING:
+    from marklight.engines.bm25 import Floats, Ints
     from marklight.engines.relational.session import Row
     from marklight.engines.server.postgres.indexes import Change
     from marklight.engines.server.postgres.session import PostgresSession
-    from marklight.engines.server.qdrant.terms import Floats, Integers
 
 TABLE_NAMES = (
     "outbox",
@@ -163,7 +163,7 @@ class IndexState(NamedTuple):
     analyzer: str
     generation: int
     passages: int
-    lengths: Integers
+    lengths: Ints
     """Total length of each field."""
     reference: Floats
     """Mean lengths that the stored values were computed with."""
@@ -227,10 +227,10 @@ class Statistics:
 
     def __init__(self) -> None:
         self.passages = 0
-        self.lengths: Integers = np.zeros(len(FIELDS), dtype=np.int64)
+        self.lengths: Ints = np.zeros(len(FIELDS), dtype=np.int64)
         self.frequencies: dict[int, int] = {}
 
-    def add(self, dimensions: Integers, lengths: Integers, sign: int = 1) -> None:
+    def add(self, dimensions: Ints, lengths: Ints, sign: int = 1) -> None:
         """Count a passage that is added, or with a sign of -1 removed."""
         self.passages += sign
         self.lengths = self.lengths + sign * lengths
@@ -253,7 +253,7 @@ class Statistics:
         )
 
 
-def reference_lengths(lengths: Integers, passages: int) -> Floats:
+def reference_lengths(lengths: Ints, passages: int) -> Floats:
     """Return mean lengths to compute stored values with; 1 for a field that no passage has yet."""
     means = lengths / max(1, passages)
     return np.where(means > 0, means, 1.0)

@@ -12,21 +12,21 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from marklight.engines.bm25 import (
+    LENGTHS,
+    SATURATION,
+    Floats,
+    Ints,
+    length_codes,
+    norms,
+    term_scores,
+)
 from marklight.engines.lexical import FIELDS as FIELDS
-from marklight.engines.lexical import K1, B
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Integers = NDArray[np.int64]
-    Floats = NDArray[np.float64]
-
-SATURATION = K1 + 1
-"""The value that a term approaches the more often it occurs."""
 FIELD_NUMBERS = {field: number for number, field in enumerate(FIELDS)}
 MAX_FREQUENCY = 65_535
 CACHED_DIMENSIONS = 200_000
@@ -47,10 +47,10 @@ LENGTH_DIMENSIONS = np.array([dimension("", field) for field in FIELDS], dtype=n
 class PassageTerms(NamedTuple):
     """Terms of one passage: a dimension, its field and its term frequency for each, and the length of every field."""
 
-    dimensions: Integers
-    fields: Integers
-    frequencies: Integers
-    lengths: Integers
+    dimensions: Ints
+    fields: Ints
+    frequencies: Ints
+    lengths: Ints
 
     def packed(self) -> bytes:
         """Return the terms as bytes for the outbox."""
@@ -93,19 +93,15 @@ def passage_vector_terms(terms: Mapping[str, Sequence[str]]) -> PassageTerms:
     )
 
 
-def stored_lengths(lengths: Integers) -> Integers:
-    """Round lengths as other engines store them in one byte: exact up to 40, then 4 significant bits above 24."""
-    above = np.maximum(lengths - 24, 0)
-    bits = np.ceil(np.log2(above + 1)).astype(np.int64)
-    step = np.maximum(bits - 4, 0)
-    return np.where(step > 0, 24 + (above >> step << step), lengths)
+def rounded(lengths: Ints) -> Ints:
+    """Return lengths as other engines store them, in one byte."""
+    return LENGTHS[length_codes(lengths)]
 
 
 def sparse_vector(terms: PassageTerms, reference: Floats) -> tuple[list[int], list[float]]:
     """Return dimensions and values of a passage, computed with the mean lengths of `reference`."""
-    lengths = stored_lengths(terms.lengths)
-    damping = _damping(lengths[terms.fields], reference[terms.fields])
-    values = SATURATION * terms.frequencies / (terms.frequencies + damping)
+    lengths = rounded(terms.lengths)[terms.fields]
+    values = term_scores(terms.frequencies, norms(lengths, reference[terms.fields]))
     filled = np.nonzero(terms.lengths)[0]
     return (
         [*terms.dimensions.tolist(), *LENGTH_DIMENSIONS[filled].tolist()],
@@ -113,15 +109,10 @@ def sparse_vector(terms: PassageTerms, reference: Floats) -> tuple[list[int], li
     )
 
 
-def _damping(lengths: Integers | Floats, means: Floats) -> Floats:
-    damping: Floats = K1 * (1 - B + B * lengths / means)
-    return damping
-
-
 class StoredTerms(NamedTuple):
     """A sparse vector as Qdrant returns it, sorted by dimension."""
 
-    dimensions: Integers
+    dimensions: Ints
     values: Floats
 
     @classmethod
@@ -131,18 +122,18 @@ class StoredTerms(NamedTuple):
         order = np.argsort(given, kind="stable")
         return cls(given[order], np.fromiter(values, dtype=np.float64)[order])
 
-    def get(self, wanted: Integers) -> Floats:
+    def get(self, wanted: Ints) -> Floats:
         """Return the values of these dimensions, 0 where it has none."""
         if not len(self.dimensions):
             return np.zeros(len(wanted))
         at = np.minimum(np.searchsorted(self.dimensions, wanted), len(self.dimensions) - 1)
         return np.where(self.dimensions[at] == wanted, self.values[at], 0.0)
 
-    def terms(self) -> Integers:
+    def terms(self) -> Ints:
         """Return the dimensions of its terms, without those of field lengths."""
         return np.setdiff1d(self.dimensions, LENGTH_DIMENSIONS, assume_unique=True)
 
-    def lengths(self) -> Integers:
+    def lengths(self) -> Ints:
         """Return the length of every field."""
         return self.get(LENGTH_DIMENSIONS).astype(np.int64)
 
@@ -150,9 +141,9 @@ class StoredTerms(NamedTuple):
 class QueryWeights(NamedTuple):
     """Dimensions of a query, sorted, with the weight (boost × idf) and the field of each."""
 
-    dimensions: Integers
+    dimensions: Ints
     weights: Floats
-    fields: Integers
+    fields: Ints
 
     @classmethod
     def of(
@@ -181,12 +172,11 @@ def exact_scores(
     if not passages:
         return []
     values = np.stack([passage.get(query.dimensions) for passage in passages])
-    lengths = stored_lengths(np.stack([each.lengths() for each in passages])[:, query.fields])
-    before = _damping(lengths, reference[query.fields])
+    lengths = rounded(np.stack([passage.lengths() for passage in passages])[:, query.fields])
+    before = norms(lengths, reference[query.fields])
     frequencies = np.rint(values * before / np.maximum(SATURATION - values, 1e-9))
-    now = _damping(lengths, np.maximum(means[query.fields], 1e-9))
-    shares = SATURATION * frequencies / (frequencies + now)
-    scores: list[float] = (shares @ query.weights).tolist()
+    now = norms(lengths, np.maximum(means[query.fields], 1e-9))
+    scores: list[float] = (term_scores(frequencies, now) @ query.weights).tolist()
     return scores
 
 

@@ -1,30 +1,45 @@
-"""Keyword search in the segments of one snapshot: one round trip for the postings of all terms, and one for the ids of the results."""
+"""Keyword search in the segments of one snapshot: one round trip for the postings of all terms, and one for the ids of the results.
+
+Segments never change and have random ids, so nothing in the cache becomes outdated, even where a backup is restored.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from operator import itemgetter
-from threading import RLock
+from threading import Lock, RLock
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
+from marklight.engines.bm25 import Ints
 from marklight.engines.lexical import (
     CODE,
+    LastSearch,
     analyzer_fingerprint,
     coverage,
     distinct_terms,
     term_weight,
 )
-from marklight.engines.server.postgres.lexical import bm25
-from marklight.engines.server.postgres.lexical.cache import Found, Key, LexicalCache, StoredSegment
-from marklight.engines.server.postgres.lexical.posting_blocks import find_postings
-from marklight.engines.server.postgres.lexical.segments import (
+from marklight.engines.server.postgres.lexical_scoring import (
+    Mask,
+    ScoreTable,
+    Segment,
+    best_passages,
+    document_frequency,
+    held_terms,
+    rows_with,
+    rows_with_all,
+)
+from marklight.engines.server.postgres.segments import (
     FIELDS,
     NO_ROWS,
     DamagedSegment,
     Passages,
+    Postings,
+    find_postings,
     term_key,
 )
 from marklight.errors import StoreError
@@ -36,10 +51,13 @@ if TYPE_CHECKING:
     from marklight.engines.relational.snapshot import SnapshotCache
     from marklight.engines.server.postgres.session import PostgresSession
 
+_EMPTY_BYTES = 256
+"""Memory of a cached entry for a term that a segment does not have."""
+
 _SEGMENTS = """
-SELECT s.id, k.id IS NOT NULL, s.analyzer, s.net_passages, s.net_lengths,
-    CASE WHEN k.id IS NULL THEN s.deleted END, CASE WHEN k.id IS NULL THEN s.passage_rows END,
-    CASE WHEN k.id IS NULL THEN s.document_rows END, CASE WHEN k.id IS NULL THEN s.lengths END
+SELECT s.id, k.id IS NOT NULL, s.analyzer, CASE WHEN k.id IS NULL THEN s.deleted END,
+    CASE WHEN k.id IS NULL THEN s.passage_rows END, CASE WHEN k.id IS NULL THEN s.document_rows END,
+    CASE WHEN k.id IS NULL THEN s.lengths END
 FROM segments s LEFT JOIN unnest($1::bigint[]) k(id) ON k.id = s.id
 """
 """All segments; of known ones only the id."""
@@ -63,6 +81,108 @@ UNION ALL (SELECT row, id FROM chunks WHERE row = ANY($2::bigint[]) ORDER BY id 
 """Ids of passages, and of passages with equal scores the first ones by id."""
 
 
+Key = tuple[int, bytes]
+"""Segment and term."""
+Found = dict[Key, Postings | None]
+
+
+class StoredSegment(NamedTuple):
+    """A row of the table of segments."""
+
+    passages: Passages
+    deleted: Ints
+    """Documents that its commits deleted from older segments."""
+
+
+class VisibleSegments(NamedTuple):
+    """The segments of a snapshot without deleted passages; the same for all snapshots with these segments."""
+
+    segments: list[Segment]
+    passages: int
+    """Number of living passages."""
+    table: ScoreTable
+
+    @classmethod
+    def of(cls, stored: Mapping[int, StoredSegment]) -> VisibleSegments:
+        """Return the segments without the passages that any of them deletes."""
+        deleted = np.concatenate([NO_ROWS, *(segment.deleted for segment in stored.values())])
+        segments, count, totals = [], 0, np.zeros(len(FIELDS), np.int64)
+        for id, (passages, _) in stored.items():
+            living = ~np.isin(passages.documents, deleted)
+            segments.append(Segment(id, passages, None if living.all() else living))
+            count += int(living.sum())
+            totals += passages.lengths[:, living].sum(axis=1, dtype=np.int64)
+        return cls(segments, count, ScoreTable(count, totals.tolist()))
+
+
+_NOTHING: tuple[Mapping[int, StoredSegment], VisibleSegments] = {}, VisibleSegments.of({})
+
+
+class LexicalCache:
+    """Cache of one process: segments of the newest snapshot, and postings by segment and term.
+
+    It is bounded by bytes and safe for threads; the least recently used postings are dropped first.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._postings: OrderedDict[Key, Postings | None] = OrderedDict()
+        self._lock = Lock()
+        self._newest = _NOTHING
+
+    @property
+    def segments(self) -> Mapping[int, StoredSegment]:
+        """Return the segments of the snapshot that was opened last."""
+        return self._newest[0]
+
+    def known(self, segments: Iterable[int], terms: Sequence[bytes]) -> Found:
+        """Return what is cached of these terms; None for a term that a segment does not have."""
+        known: Found = {}
+        with self._lock:
+            for segment in segments:
+                for term in terms:
+                    key = segment, term
+                    if key in self._postings:
+                        self._postings.move_to_end(key)
+                        known[key] = self._postings[key]
+        return known
+
+    def add(self, read: Found) -> None:
+        """Cache postings, and drop the least recently used ones above the limit."""
+        with self._lock:
+            for key, postings in read.items():
+                if key not in self._postings:
+                    self._postings[key] = postings
+                    self._bytes += _size(postings)
+            while self._bytes > self._max_bytes:
+                _, dropped = self._postings.popitem(last=False)
+                self._bytes -= _size(dropped)
+
+    def visible(self, stored: Mapping[int, StoredSegment]) -> VisibleSegments:
+        """Return the visible part of segments, and keep it together with them for the next snapshots."""
+        newest = self._newest  # another thread may replace it meanwhile
+        if newest[0].keys() != stored.keys():
+            newest = self._newest = stored, VisibleSegments.of(stored)
+        return newest[1]
+
+    def clear(self) -> None:
+        """Drop everything."""
+        with self._lock:
+            self._postings.clear()
+            self._bytes = 0
+        self._newest = _NOTHING
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of cached postings."""
+        return self._bytes
+
+
+def _size(postings: Postings | None) -> int:
+    return postings.size if postings else _EMPTY_BYTES
+
+
 class FilteringSnapshot(Protocol):
     """The part of a snapshot that the reader uses."""
 
@@ -70,18 +190,13 @@ class FilteringSnapshot(Protocol):
     def session(self) -> PostgresSession: ...
 
     @property
+    def chunk_count(self) -> int: ...
+
+    @property
     def cache(self) -> SnapshotCache: ...
 
     def row_filter(self, filters: Filters) -> RowFilter | None:
         """Return the rows that match; None if all match."""
-
-
-class _LastSearch(NamedTuple):
-    """The last search: several retrievers of one query repeat it, some with a lower limit."""
-
-    key: tuple[object, ...]
-    limit: int
-    results: list[ScoredChunk]
 
 
 class PostgresLexicalReader:
@@ -92,11 +207,9 @@ class PostgresLexicalReader:
         self._session = snapshot.session
         self._cache = cache
         self._opening = RLock()
-        self._segments: list[bm25.Segment] | None = None
-        self._passages = 0
-        self._totals: tuple[int, ...] = ()
-        self._last = _LastSearch((), 0, [])
-        self._last_masks: tuple[RowFilter, list[bm25.Mask | None]] | None = None
+        self._visible: VisibleSegments | None = None
+        self._last = LastSearch((), 0, [])
+        self._last_masks: tuple[RowFilter, list[Mask | None]] | None = None
         self._rows: dict[str, int] = {}
         """Rows of passages that this reader returned, by id."""
 
@@ -113,22 +226,16 @@ class PostgresLexicalReader:
         last = self._last  # another thread may replace it meanwhile
         if last.key != key or last.limit < limit:
             results = self._search(terms, used, rows, limit)
-            last = self._last = _LastSearch(key, limit, results)
+            last = self._last = LastSearch(key, limit, results)
         return last.results[:limit]
 
     def _search(
         self, terms: Sequence[str], boosts: Mapping[str, float], rows: RowFilter | None, limit: int
     ) -> list[ScoredChunk]:
         postings = self._postings(terms)
-        segments = self._open()
-        best = bm25.search(
-            segments,
-            self._cache.table(self._passages, self._totals),
-            terms,
-            boosts,
-            postings.get,
-            self._masks(rows),
-            limit,
+        visible, masks = self._open(), self._masks(rows)
+        best = best_passages(
+            visible.segments, visible.table, terms, boosts, postings.get, masks, limit
         )
         return self._named(best, limit)
 
@@ -142,9 +249,9 @@ class PostgresLexicalReader:
         if not wanted or not chunks:
             return {}
         postings = self._postings(wanted)
-        segments = self._open()
+        segments, passages, _ = self._open()
         weights = {
-            term: term_weight(self._passages, bm25.document_frequency(segments, term, postings.get))
+            term: term_weight(passages, document_frequency(segments, term, postings.get))
             for term in wanted
         }
 
@@ -157,7 +264,7 @@ class PostgresLexicalReader:
         found: dict[str, TermCoverage] = {}
         for segment in segments:
             offsets, known = segment.passages.offsets(rows)
-            anywhere, in_title = bm25.held_terms(segment, offsets, wanted, postings.get)
+            anywhere, in_title = held_terms(segment, offsets, wanted, postings.get)
             for row, held, titled in zip(rows[known], anywhere, in_title, strict=True):
                 if held.any():
                     found[ids[int(row)]] = shares(held.tobytes(), titled.tobytes())
@@ -165,19 +272,19 @@ class PostgresLexicalReader:
 
     def existing_terms(self, terms: Sequence[str]) -> set[str]:
         postings = self._postings(terms)
-        segments = self._open()
+        segments = self._open().segments
         return {
             term
             for term in dict.fromkeys(terms)
-            if bm25.document_frequency(segments, term, postings.get)
+            if document_frequency(segments, term, postings.get)
         }
 
     def rows_with_terms(self, terms: Sequence[str], rows: RowFilter | None) -> list[int]:
         """Return the rows of all passages with all of these terms in one field, in no order."""
         postings = self._postings(terms)
-        segments = self._open()
+        segments = self._open().segments
         found = [
-            bm25.rows_with_all(segment, terms, postings.get, mask)
+            rows_with_all(segment, terms, postings.get, mask)
             for segment, mask in zip(segments, self._masks(rows), strict=True)
         ]
         return np.concatenate(found).tolist() if found else []
@@ -187,31 +294,29 @@ class PostgresLexicalReader:
     ) -> dict[str, list[int]]:
         """Return the rows of all passages with each of these terms in a field, in no order."""
         postings = self._postings(terms)
-        segments = list(zip(self._open(), self._masks(rows), strict=True))
+        segments = list(zip(self._open().segments, self._masks(rows), strict=True))
         return {
             term: [
                 row
                 for segment, mask in segments
-                for row in bm25.rows_with(segment, term, field, postings.get, mask).tolist()
+                for row in rows_with(segment, term, field, postings.get, mask).tolist()
             ]
             for term in terms
         }
 
-    def _masks(self, rows: RowFilter | None) -> list[bm25.Mask | None]:
+    def _masks(self, rows: RowFilter | None) -> list[Mask | None]:
         """Return which passages of each segment match a filter, None for all; those of the last filter are kept."""
-        segments = self._open()
+        segments = self._open().segments
         if rows is None:
             return [None] * len(segments)
         last = self._last_masks  # another thread may replace it meanwhile
         if last is None or last[0] is not rows:
-            numbers = np.unique(np.array(rows.rows, np.int64))
-            inside = [
-                each.passages.of_rows(numbers)
-                if rows.column == "row"
-                else each.passages.of_documents(numbers)
-                for each in segments
+            numbers = np.array(rows.rows, np.int64)
+            columns = [
+                segment.passages.rows if rows.column == "row" else segment.passages.documents
+                for segment in segments
             ]
-            last = rows, [~mask if rows.exclude else mask for mask in inside]
+            last = rows, [np.isin(column, numbers, invert=rows.exclude) for column in columns]
             self._last_masks = last
         return last[1]
 
@@ -244,87 +349,80 @@ class PostgresLexicalReader:
             rows.update(found)
         return rows
 
-    def _open(self) -> list[bm25.Segment]:
+    def _open(self) -> VisibleSegments:
         """Return the segments of the snapshot."""
-        if self._segments is None:
+        if self._visible is None:
             self._postings(())
-        assert self._segments is not None
-        return self._segments
+        assert self._visible is not None
+        return self._visible
 
     def _postings(self, terms: Sequence[str]) -> _TermPostings:
         """Return the postings of terms in all segments; what is not cached is read in one round trip."""
         keys = {term: term_key(term) for term in dict.fromkeys(terms)}
         with self._opening:
-            if self._segments is None:
+            if self._visible is None:
                 found = self._read(list(keys.values()), opening=True)
                 return _TermPostings(keys, found)
         return _TermPostings(keys, self._read(list(keys.values()), opening=False))
 
-    def _read(self, terms: list[bytes], opening: bool) -> Found:
-        cache = self._cache
-        stored = cache.segments if opening else {each.id: each for each in self._segments or ()}
-        known = cache.known(stored, terms)
+    def _read(self, terms: list[bytes], *, opening: bool) -> Found:
+        segments = self._visible.segments if self._visible else []
+        stored = list(self._cache.segments) if opening else [segment.id for segment in segments]
+        known = self._cache.known(stored, terms)
         if not opening and len(known) == len(stored) * len(terms):
             return known
         missing = [term for term in terms if any((id, term) not in known for id in stored)]
         with self._session.locked() as connection, connection.pipeline():
             listed = blocks = None
             if opening:
-                listed = connection.execute(_SEGMENTS.encode(), [list(stored)], binary=True)
+                listed = connection.execute(_SEGMENTS.encode(), [stored], binary=True)
             if terms:
-                values = [terms, list(stored), missing]
+                values = [terms, stored, missing]
                 blocks = connection.execute(_BLOCKS.encode(), values, binary=True)
-            segments = listed.fetchall() if listed else []
+            rows = listed.fetchall() if listed else []
             fetched = blocks.fetchall() if blocks else []
         try:
             if opening:
-                self._segments = self._opened(segments)
+                self._visible = self._opened(rows)
             fresh = self._decode(terms, known, fetched)
         except DamagedSegment as error:
-            raise StoreError(
-                f"The lexical index of {self._session.connections.address} is damaged ({error})",
-                "Run `marklight doctor`, which rebuilds it",
-            ) from error
-        cache.add(fresh)
+            raise self._damaged(str(error)) from error
+        self._cache.add(fresh)
         return {**known, **fresh}
 
-    def _opened(self, listed: Sequence[Sequence[Any]]) -> list[bm25.Segment]:
+    def _opened(self, rows: Sequence[Sequence[Any]]) -> VisibleSegments:
         """Return the segments as the snapshot sees them, and cache those that are new."""
         before = self._cache.segments
         stored: dict[int, StoredSegment] = {}
-        for id, is_known, analyzer, net_passages, net_lengths, deleted, *columns in sorted(
-            listed, key=itemgetter(0)
-        ):
+        for id, is_known, analyzer, deleted, *columns in sorted(rows, key=itemgetter(0)):
+            if analyzer != analyzer_fingerprint():
+                raise StoreError(
+                    f"Another version of Marklight wrote the lexical index of {self._address},"
+                    " and it could not be rebuilt now",
+                    "Try again in a moment, in case another process is rebuilding it."
+                    " Otherwise use the same version on all machines, or run `marklight doctor`",
+                )
             if is_known and id in before:
                 stored[id] = before[id]
             else:
-                stored[id] = StoredSegment(
-                    Passages.decode(*columns),
-                    np.frombuffer(deleted, "<i8"),
-                    net_passages,
-                    tuple(net_lengths),
-                    analyzer,
-                )
-        self._cache.segments = stored
-        return self._visible(stored)
-
-    def _visible(self, stored: Mapping[int, StoredSegment]) -> list[bm25.Segment]:
-        if any(each.analyzer != analyzer_fingerprint() for each in stored.values()):
-            raise StoreError(
-                f"Another version of Marklight wrote the lexical index of {self._session.connections.address},"
-                " and it could not be rebuilt now",
-                "Try again in a moment, in case another process is rebuilding it."
-                " Otherwise use the same version on all machines, or run `marklight doctor`",
+                tombstones = np.frombuffer(deleted, "<i8")
+                stored[id] = StoredSegment(Passages.decode(*columns), tombstones)
+        visible = self._cache.visible(stored)
+        if visible.passages != self._snapshot.chunk_count:
+            raise self._damaged(
+                f"it has {visible.passages} passages instead of {self._snapshot.chunk_count}"
             )
-        self._passages = sum(each.net_passages for each in stored.values())
-        lengths = [each.net_lengths for each in stored.values()]
-        self._totals = tuple(map(sum, zip(*lengths, strict=True))) or (0,) * len(FIELDS)
-        deleted = np.unique(np.concatenate([NO_ROWS, *(each.deleted for each in stored.values())]))
-        segments = []
-        for id, each in stored.items():
-            dead = each.passages.of_documents(deleted) if len(deleted) else np.zeros(0, bool)
-            segments.append(bm25.Segment(id, each.passages, ~dead if dead.any() else None))
-        return segments
+        return visible
+
+    @property
+    def _address(self) -> object:
+        return self._session.connections.address
+
+    def _damaged(self, reason: str) -> StoreError:
+        return StoreError(
+            f"The lexical index of {self._address} is damaged ({reason})",
+            "Run `marklight doctor`, which rebuilds it",
+        )
 
     def _decode(
         self, terms: Sequence[bytes], known: Found, blocks: Sequence[tuple[int, bytes, bytes]]
@@ -334,17 +432,15 @@ class PostgresLexicalReader:
         for id, first, data in sorted(blocks):
             by_segment.setdefault(id, []).append((first, data))
         fresh: Found = {}
-        for segment in self._segments or ():
+        for segment in self._visible.segments if self._visible else ():
             for term in terms:
-                key: Key = segment.id, term
-                if key in known:
-                    continue
-                before = [data for first, data in by_segment.get(segment.id, ()) if first <= term]
-                fresh[key] = None
-                if before:
-                    postings = find_postings(before[-1], term, len(segment.passages))
-                    if len(postings.offsets):
-                        fresh[key] = bm25.keyed(postings, segment.passages)
+                if (segment.id, term) not in known:
+                    before = [
+                        data for first, data in by_segment.get(segment.id, ()) if first <= term
+                    ]
+                    fresh[segment.id, term] = (
+                        find_postings(before[-1], term, segment.passages) if before else None
+                    )
         return fresh
 
 
@@ -355,7 +451,7 @@ class _TermPostings:
         self._keys = keys
         self._found = found
 
-    def get(self, segment: bm25.Segment, term: str) -> bm25.KeyedPostings | None:
+    def get(self, segment: Segment, term: str) -> Postings | None:
         return self._found.get((segment.id, self._keys[term]))
 
 

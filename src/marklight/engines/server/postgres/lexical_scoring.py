@@ -1,4 +1,4 @@
-"""BM25 over decoded segments: exact scores of all matching passages, as the in-memory engine computes them.
+"""BM25 over the segments of a snapshot: exact scores of all matching passages, as the in-memory engine computes them.
 
 A posting has a precomputed key of field, term frequency and length code, so that its score is one lookup in a table. A search for
 five common terms among 100,000 passages takes 7 ms with cached postings and 28 ms without, on two cores with a load average of 4;
@@ -10,69 +10,25 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from marklight.engines.lexical import K1, PHRASE_FIELDS, SCORE_DIGITS, WHOLE, B, idf
-from marklight.engines.server.postgres.lexical.posting_blocks import Postings
-from marklight.engines.server.postgres.lexical.segments import (
+from marklight.engines.bm25 import LENGTHS, Floats, Ints, norms, term_scores
+from marklight.engines.lexical import PHRASE_FIELDS, SCORE_DIGITS, WHOLE, idf
+from marklight.engines.server.postgres.segments import (
+    FIELD_KEYS,
     FIELDS,
-    LENGTHS,
-    Ints,
+    MAX_TABLE_FREQUENCY,
+    NO_ROWS,
     Passages,
+    Postings,
     contains,
 )
 
-MAX_TABLE_FREQUENCY = 31
-"""Higher term frequencies are computed without the table: they are one posting in thousands."""
-
-_CODES = len(LENGTHS)
-_FIELD_KEYS = (MAX_TABLE_FREQUENCY + 1) * _CODES
 _TITLE, _WHOLE = FIELDS.index("title"), FIELDS.index(WHOLE)
 
 Mask = NDArray[np.bool_]
-
-
-class KeyedPostings(NamedTuple):
-    """Postings of one term in one segment, ready to be scored."""
-
-    counts: tuple[int, ...]
-    """Number of postings of each field."""
-    offsets: NDArray[np.uint16]
-    keys: NDArray[np.uint32]
-    """Place in a score table: by field, frequency and length code."""
-    high: Ints
-    """Positions of the postings whose frequency is beyond the table."""
-    high_frequencies: NDArray[np.int32]
-
-    @property
-    def size(self) -> int:
-        """Return the bytes in memory."""
-        return 512 + 6 * len(self.offsets) + 12 * len(self.high)
-
-    def of(self, field: int) -> Ints:
-        """Return the offsets of the passages with the term in a field."""
-        begin = sum(self.counts[:field])
-        return self.offsets[begin : begin + self.counts[field]].astype(np.int64)
-
-
-def keyed(postings: Postings, passages: Passages) -> KeyedPostings:
-    """Prepare the postings of a term for scoring."""
-    field = np.repeat(np.arange(len(FIELDS)), postings.counts)
-    offsets = postings.offsets.astype(np.int64)
-    high = np.flatnonzero(postings.frequencies > MAX_TABLE_FREQUENCY)
-    keys = np.minimum(postings.frequencies, MAX_TABLE_FREQUENCY).astype(np.int64) * _CODES
-    keys += field * _FIELD_KEYS
-    keys += passages.lengths[field, offsets]
-    return KeyedPostings(
-        postings.counts,
-        postings.offsets.astype(np.uint16),
-        keys.astype(np.uint32),
-        high,
-        postings.frequencies[high],
-    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,18 +40,23 @@ class Segment:
     living: Mask | None = None
     """Mask of the passages that are not deleted; None if none is."""
 
-    def frequencies(self, postings: KeyedPostings) -> Ints:
+    def frequencies(self, postings: Postings) -> Ints:
         """Return the number of living passages with the term in each field."""
         counts = np.array(postings.counts)
         if self.living is None:
             return counts
         alive = np.concatenate(([0], np.cumsum(self.living[postings.offsets.astype(np.int64)])))
         ends = np.cumsum(counts)
-        found: Ints = alive[ends] - alive[ends - counts]
-        return found
+        result: Ints = alive[ends] - alive[ends - counts]
+        return result
+
+    def selected(self, mask: Mask | None) -> Mask:
+        """Return a mask of the living passages that another mask selects; None selects all."""
+        masks = [chosen for chosen in (self.living, mask) if chosen is not None]
+        return np.logical_and.reduce(masks) if masks else np.ones(len(self.passages), bool)
 
 
-GetPostings = Callable[[Segment, str], KeyedPostings | None]
+GetPostings = Callable[[Segment, str], Postings | None]
 """Returns the postings of a term in a segment; None if it has none."""
 
 
@@ -105,29 +66,26 @@ class ScoreTable:
     def __init__(self, passages: int, totals: Sequence[int]) -> None:
         """Take the number of living passages and the sums of their lengths by field."""
         self.passages = passages
-        averages = np.array([max(total, 1) for total in totals]) / max(1, passages)
-        self._norms = K1 * (1 - B + B * LENGTHS[None, :] / averages[:, None])
+        means = np.array([max(total, 1) for total in totals]) / max(1, passages)
+        self._norms = norms(LENGTHS[None, :], means[:, None])
         frequencies = np.arange(MAX_TABLE_FREQUENCY + 1)[None, :, None]
-        self._table = (K1 + 1) * frequencies / (frequencies + self._norms[:, None, :])
+        self._table = term_scores(frequencies, self._norms[:, None, :])
 
-    def weighted(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    def weighted(self, weights: Floats) -> Floats:
         """Return the table with a weight for each field."""
         return (self._table * weights[:, None, None]).ravel()
 
-    def high_scores(
-        self, postings: KeyedPostings, weights: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def high_scores(self, postings: Postings, weights: Floats) -> Floats:
         """Return the scores of postings whose frequencies are beyond the table."""
         keys = postings.keys[postings.high].astype(np.int64)
-        field, code = keys // _FIELD_KEYS, keys % _CODES
-        often = postings.high_frequencies
-        scores: NDArray[np.float64] = (
-            weights[field] * (K1 + 1) * often / (often + self._norms[field, code])
+        field, code = keys // FIELD_KEYS, keys % len(LENGTHS)
+        scores: Floats = weights[field] * term_scores(
+            postings.high_frequencies, self._norms[field, code]
         )
         return scores
 
 
-def search(
+def best_passages(
     segments: Sequence[Segment],
     table: ScoreTable,
     terms: Sequence[str],
@@ -140,16 +98,16 @@ def search(
 
     `masks` selects the passages of each segment that match the filters; None for all.
     """
-    values: list[list[NDArray[np.float64]]] = [[] for _ in segments]
+    values: list[list[Floats]] = [[] for _ in segments]
     offsets: list[list[Ints]] = [[] for _ in segments]
     for term, times in Counter(terms).items():
-        own = [(at, found) for at, segment in enumerate(segments) if (found := get(segment, term))]
-        if not own:
+        lists = [(at, own) for at, segment in enumerate(segments) if (own := get(segment, term))]
+        if not lists:
             continue
-        weights = times * _weights(segments, own, boosts, table.passages)
+        weights = times * _weights(segments, lists, boosts, table.passages)
         begin, end = _span(weights)
         scores = table.weighted(weights)
-        for at, postings in own:
+        for at, postings in lists:
             place = slice(sum(postings.counts[:begin]), sum(postings.counts[:end]))
             score = scores[postings.keys[place].astype(np.int64)]
             if len(postings.high):
@@ -165,10 +123,7 @@ def search(
         sums = np.bincount(
             np.concatenate(offsets[at]), np.concatenate(values[at]), len(segment.passages)
         )
-        matching = sums > 0
-        for mask in (segment.living, masks[at]):
-            if mask is not None:
-                matching &= mask
+        matching = (sums > 0) & segment.selected(masks[at])
         rows.append(segment.passages.rows[matching])
         totals.append(sums[matching])
     return _best(np.concatenate(rows), np.concatenate(totals), limit) if rows else []
@@ -176,12 +131,12 @@ def search(
 
 def _weights(
     segments: Sequence[Segment],
-    own: Sequence[tuple[int, KeyedPostings]],
+    lists: Sequence[tuple[int, Postings]],
     boosts: Mapping[str, float],
     passages: int,
-) -> NDArray[np.float64]:
+) -> Floats:
     """Return boost times idf of a term for each field."""
-    frequencies = sum((segments[at].frequencies(postings) for at, postings in own), np.int64(0))
+    frequencies = sum((segments[at].frequencies(postings) for at, postings in lists), np.int64(0))
     return np.array(
         [
             boosts.get(field, 0.0) * idf(passages, int(frequency)) if frequency else 0.0
@@ -190,13 +145,13 @@ def _weights(
     )
 
 
-def _span(weights: NDArray[np.float64]) -> tuple[int, int]:
+def _span(weights: Floats) -> tuple[int, int]:
     """Return the half-open range of fields outside of which no weight is positive."""
     used = np.flatnonzero(weights)
     return (int(used[0]), int(used[-1]) + 1) if len(used) else (0, 0)
 
 
-def _best(rows: Ints, scores: NDArray[np.float64], limit: int) -> list[tuple[int, float]]:
+def _best(rows: Ints, scores: Floats, limit: int) -> list[tuple[int, float]]:
     if len(rows) > limit:
         # Scores are rounded only where that decides: rounding all takes longer than the selection.
         least = np.partition(scores, len(scores) - limit)[len(scores) - limit]
@@ -207,11 +162,11 @@ def _best(rows: Ints, scores: NDArray[np.float64], limit: int) -> list[tuple[int
             (int(row), round(float(score), SCORE_DIGITS))
             for row, score in zip(rows, scores, strict=True)
         ),
-        key=lambda each: (-each[1], each[0]),
+        key=lambda result: (-result[1], result[0]),
     )
     if len(ranked) > limit:
         last = ranked[limit - 1][1]
-        ranked = [each for each in ranked if each[1] >= last]
+        ranked = [result for result in ranked if result[1] >= last]
     return ranked
 
 
@@ -228,38 +183,31 @@ def rows_with_all(
     segment: Segment, terms: Sequence[str], get: GetPostings, mask: Mask | None
 ) -> Ints:
     """Return the rows of living passages that have all terms in one of the fields in which phrases occur."""
-    found = np.zeros(len(segment.passages), bool)
-    own = [get(segment, term) for term in dict.fromkeys(terms)]
-    lists = [postings for postings in own if postings]
-    if len(lists) < len(own):
-        return segment.passages.rows[found]
-    for field in PHRASE_FIELDS:
-        # The rarest first: it limits the rest.
-        common, *others = sorted((each.of(FIELDS.index(field)) for each in lists), key=len)
-        for other in others:
-            common = np.intersect1d(common, other, assume_unique=True)
-        found[common] = True
-    for selected in (segment.living, mask):
-        if selected is not None:
-            found &= selected
-    return segment.passages.rows[found]
+    lists = [get(segment, term) for term in dict.fromkeys(terms)]
+    matching = np.zeros(len(segment.passages), bool)
+    if all(lists):
+        for field in PHRASE_FIELDS:
+            # The rarest first: it limits the rest.
+            offsets = [postings.of(FIELDS.index(field)) for postings in lists if postings]
+            common, *others = sorted(offsets, key=len)
+            for other in others:
+                common = np.intersect1d(common, other, assume_unique=True)
+            matching[common] = True
+    return segment.passages.rows[matching & segment.selected(mask)]
 
 
 def rows_with(segment: Segment, term: str, field: str, get: GetPostings, mask: Mask | None) -> Ints:
     """Return the rows of living passages that have a term in a field."""
     postings = get(segment, term)
     if postings is None:
-        return segment.passages.rows[:0]
+        return NO_ROWS
     offsets = postings.of(FIELDS.index(field))
-    for selected in (segment.living, mask):
-        if selected is not None:
-            offsets = offsets[selected[offsets]]
-    return segment.passages.rows[offsets]
+    return segment.passages.rows[offsets[segment.selected(mask)[offsets]]]
 
 
 def held_terms(
     segment: Segment, offsets: Ints, terms: Sequence[str], get: GetPostings
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+) -> tuple[Mask, Mask]:
     """Return which terms each passage has anywhere and in its title: a row for each passage, a column for each term."""
     anywhere = np.zeros((len(offsets), len(terms)), bool)
     in_title = np.zeros((len(offsets), len(terms)), bool)

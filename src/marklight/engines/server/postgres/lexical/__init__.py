@@ -1,1 +1,0 @@
-"""Lexical index in PostgreSQL: immutable segments of postings in tables, merged by tiers, scored with numpy."""
