@@ -11,7 +11,7 @@ import pytest
 from marklight import engines
 from marklight.engines.server.postgres.engine import PostgresEngine
 from marklight.engines.server.postgres.session import PostgresSession
-from marklight.engines.server.qdrant import rebuild
+from marklight.engines.server.qdrant import shipper
 from marklight.engines.server.qdrant.cluster import Cluster
 from marklight.engines.server.qdrant.outbox import read_state
 from marklight.ports import FIELD_BOOSTS, Engine
@@ -60,7 +60,7 @@ def equals_a_rebuild(engine: PostgresEngine) -> None:
     assert engine.check() == []
     before = statistics(engine)
     with session_of(engine) as session:
-        rebuild.rebuild(session, nodes_of(engine))
+        shipper.rebuild(session, nodes_of(engine))
     assert statistics(engine) == before
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from marklight.batch import Batch
-from marklight.engines.server.qdrant import cluster, collections, rebuild, shipper
+from marklight.engines.server.qdrant import cluster, collections, shipper
 from marklight.engines.server.qdrant.cluster import Cluster
 from marklight.engines.server.qdrant.filters import living_filter
 from marklight.engines.server.qdrant.outbox import read_state
@@ -153,7 +153,7 @@ def test_a_changed_file_time_applies_to_new_snapshots_only(
 def test_stored_weights_are_written_again_when_the_mean_length_has_doubled(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rebuild, "MIN_PASSAGES", 3)
+    monkeypatch.setattr(shipper, "MIN_PASSAGES", 3)
     memory = MemoryEngine()
     with opened(address) as engine:
         for batch in (

@@ -12,11 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marklight.engines.lexical import K1, B
-from marklight.engines.server.qdrant.outbox import Passage
 from marklight.engines.server.qdrant.terms import (
     FIELDS,
     LENGTH_DIMENSIONS,
-    PassageTerms,
     QueryWeights,
     StoredTerms,
     dimension,
@@ -24,12 +22,11 @@ from marklight.engines.server.qdrant.terms import (
     highest_score,
     passage_vector_terms,
     sparse_vector,
-    stored_lengths,
 )
 from tests.oracle.search import stored_length
 
 if TYPE_CHECKING:
-    from marklight.engines.server.qdrant.terms import Floats
+    from marklight.engines.bm25 import Floats
 
 words = st.lists(st.sampled_from(["apple", "pear", "日本", "c++", "\ud800", "\0"]), max_size=90)
 passages = st.fixed_dictionaries(dict.fromkeys(FIELDS, words))
@@ -92,16 +89,6 @@ def test_no_exact_score_exceeds_the_bound_of_its_stored_score(
     assert score <= highest_score(wanted, selected, reference, mean) * (1 + 1e-5)
 
 
-@given(passages, st.lists(st.integers(0, 2**63 - 1)), st.integers(-(2**63), 2**63 - 1))
-def test_a_passage_survives_the_outbox(
-    terms: Mapping[str, Sequence[str]], labels: list[int], date: int
-) -> None:
-    passage = Passage(labels, date, passage_vector_terms(terms))
-    after = Passage.unpacked(passage.packed())
-    assert (after.labels, after.date) == (labels, date)
-    assert all((a == b).all() for a, b in zip(after.terms, passage.terms, strict=True))
-
-
 @given(passages, means)
 def test_terms_and_lengths_can_be_read_back(
     terms: Mapping[str, Sequence[str]], reference: Floats
@@ -109,11 +96,6 @@ def test_terms_and_lengths_can_be_read_back(
     own, before = stored(terms, reference), passage_vector_terms(terms)
     assert own.lengths().tolist() == [len(terms[field]) for field in FIELDS]
     assert set(own.terms().tolist()) == set(before.dimensions.tolist())
-
-
-def test_lengths_are_rounded_as_in_other_engines() -> None:
-    lengths = np.arange(5000)
-    assert stored_lengths(lengths).tolist() == [stored_length(each) for each in range(5000)]
 
 
 def test_dimensions_differ_by_field_and_never_change() -> None:
@@ -126,4 +108,3 @@ def test_dimensions_differ_by_field_and_never_change() -> None:
 def test_a_passage_without_terms_is_an_empty_vector() -> None:
     empty = passage_vector_terms({field: [] for field in FIELDS})
     assert sparse_vector(empty, np.ones(len(FIELDS))) == ([], [])
-    assert PassageTerms.unpacked(empty.packed()).dimensions.tolist() == []

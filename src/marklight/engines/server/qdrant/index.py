@@ -15,7 +15,7 @@ from marklight.engines.server.postgres import schema
 from marklight.engines.server.postgres.server_errors import MissingLibrary
 from marklight.engines.server.postgres.session import PostgresSession
 from marklight.engines.server.postgres.vector_index import PostgresVectors
-from marklight.engines.server.qdrant import collections, outbox, rebuild, shipper
+from marklight.engines.server.qdrant import collections, outbox, shipper
 from marklight.engines.server.qdrant.cluster import Cluster
 from marklight.engines.server.qdrant.reading import Caches, SharedReader
 from marklight.errors import StoreError
@@ -104,7 +104,7 @@ class QdrantLexicalIndex:
             if backlog.analyzer not in ("", analyzer_fingerprint()) and backlog.may_ship:
                 with shipper.shipping(connections, wait_seconds=0.0) as session:
                     if session is not None:
-                        rebuild.rebuild(session, self._shared.cluster)
+                        shipper.rebuild(session, self._shared.cluster)
                         self._notices.append(REBUILT)
             elif backlog.is_behind and backlog.may_ship:
                 shipper.ship(connections, self._shared.cluster, WAIT_SECONDS)
@@ -155,9 +155,9 @@ class QdrantLexicalIndex:
         with shipper.shipping_lock(session, shipper.WAIT_SECONDS) as is_needed:
             if is_needed:
                 shipper.ship_pending(session, cluster)
-                reason = rebuild.find_difference(session, cluster)
+                reason = shipper.find_difference(session, cluster)
                 if reason:
-                    rebuild.rebuild(session, cluster)
+                    shipper.rebuild(session, cluster)
         problems = [
             f"The Qdrant node {name} does not answer" for name in cluster.unreachable_nodes()
         ]

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import json
-import struct
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from marklight.engines.lexical import document_terms, passage_terms
-from marklight.engines.metadata_filters import metadata_pairs, timestamp
+from marklight.engines.lexical import FIELDS
 from marklight.engines.server.postgres.vector_table import pack_integers
-from marklight.engines.server.qdrant.points import document_labels, microseconds, passage_labels
-from marklight.engines.server.qdrant.terms import FIELDS, PassageTerms, passage_vector_terms
 
 if TYPE_CHECKING:
     from marklight.engines.bm25 import Floats, Ints
     from marklight.engines.relational.session import Row
     from marklight.engines.server.postgres.indexes import Change
     from marklight.engines.server.postgres.session import PostgresSession
+    from marklight.engines.server.qdrant.terms import PassageTerms
 
 TABLE_NAMES = (
     "outbox",
@@ -35,11 +32,9 @@ CREATE SEQUENCE outbox_batches;
 CREATE TABLE outbox (
     batch bigint NOT NULL,
     kind text COLLATE "C" NOT NULL CHECK (kind IN ('add', 'remove', 'date', 'vector')),
-    chunk bigint,
-    document bigint,
+    row bigint,
     model text COLLATE "C",
-    digest text COLLATE "C",
-    data bytea
+    digest text COLLATE "C"
 );
 CREATE INDEX outbox_batch ON outbox (batch);
 
@@ -77,8 +72,8 @@ CREATE TABLE term_frequencies (
     PRIMARY KEY (version, dimension)
 ) WITH (fillfactor = 70);
 """
-"""`outbox` has the changes of each commit, a row for each passage: terms of added ones, removed ones, documents with
-another date, new vectors by model and digest. `outbox_commits` gives them their order. A commit stays, with its removed
+"""`outbox` has the changes of each commit: rows of passages that it added or removed, rows of documents with another date, and new
+vectors by model and digest. `outbox_commits` gives them their order. A commit stays, with its removed
 passages, until no reader can need them.
 
 `qdrant_state` describes the collection of terms: its name, the last generation that was shipped completely, and for that
@@ -89,28 +84,6 @@ reader can need them.
 """
 
 ADD, REMOVE, DATE, VECTOR = "add", "remove", "date", "vector"
-_HEADER = struct.Struct("<qI")
-
-
-class Passage(NamedTuple):
-    """A passage to ship: the labels and the date for filters, and its terms."""
-
-    labels: list[int]
-    date: int
-    terms: PassageTerms
-
-    def packed(self) -> bytes:
-        """Return the passage as bytes."""
-        labels = np.array(self.labels, dtype="<i8").tobytes()
-        return _HEADER.pack(self.date, len(self.labels)) + labels + self.terms.packed()
-
-    @classmethod
-    def unpacked(cls, data: bytes) -> Passage:
-        """Return the passage that was packed."""
-        date, count = _HEADER.unpack_from(data)
-        labels = np.frombuffer(data, dtype="<i8", count=count, offset=_HEADER.size)
-        terms = PassageTerms.unpacked(data[_HEADER.size + labels.nbytes :])
-        return cls(labels.tolist(), date, terms)
 
 
 def fill(session: PostgresSession, change: Change) -> None:
@@ -120,30 +93,20 @@ def fill(session: PostgresSession, change: Change) -> None:
         session.value("SELECT set_config('marklight.batch', nextval('outbox_batches')::text, true)")
     )
     rows = ((batch, *row) for row in _rows(change))
-    session.insert("outbox", "batch, kind, chunk, document, model, digest, data", rows)
+    session.insert("outbox", "batch, kind, row, model, digest", rows)
 
 
-def _rows(change: Change) -> Iterator[tuple[Any, ...]]:
+def _rows(change: Change) -> Iterator[tuple[str, int | None, str | None, str | None]]:
     for row in change.deleted_chunks:
-        yield REMOVE, row, None, None, None, None
-    for touched in change.touched:
-        yield DATE, None, touched, None, None, None
+        yield REMOVE, row, None, None
+    for row in change.touched:
+        yield DATE, row, None, None
     for indexed in change.inserted:
-        document = indexed.entry.document
-        shared_terms = document_terms(document)
-        shared_labels = document_labels(document.id, metadata_pairs(document))
-        date = microseconds(timestamp(document.date, document.file.mtime_ns))
-        for chunk, row in zip(indexed.entry.chunks, indexed.chunks, strict=True):
-            passage = Passage(
-                passage_labels(shared_labels, chunk.languages),
-                date,
-                passage_vector_terms(passage_terms(shared_terms, chunk)),
-            )
-            yield ADD, row, indexed.document, None, chunk.digest, passage.packed()
-    vectors = change.batch.vectors
-    if vectors:
+        for row in indexed.chunks:
+            yield ADD, row, None, None
+    if vectors := change.batch.vectors:
         for digest in vectors.digests:
-            yield VECTOR, None, None, vectors.model, digest, None
+            yield VECTOR, None, vectors.model, digest
 
 
 def seal(session: PostgresSession, generation: int) -> None:
@@ -230,12 +193,16 @@ class Statistics:
         self.lengths: Ints = np.zeros(len(FIELDS), dtype=np.int64)
         self.frequencies: dict[int, int] = {}
 
-    def add(self, dimensions: Ints, lengths: Ints, sign: int = 1) -> None:
+    def count(self, dimensions: Ints, lengths: Ints, sign: int) -> None:
         """Count a passage that is added, or with a sign of -1 removed."""
         self.passages += sign
         self.lengths = self.lengths + sign * lengths
         for dimension in dimensions.tolist():
             self.frequencies[dimension] = self.frequencies.get(dimension, 0) + sign
+
+    def add(self, terms: PassageTerms) -> None:
+        """Count a passage that is added."""
+        self.count(terms.dimensions, terms.lengths, 1)
 
     def write(self, session: PostgresSession, version: int) -> None:
         """Add the changes of document frequencies to the table."""

@@ -47,16 +47,6 @@ class Payload(NamedTuple):
             ADDED: api.Value(integer_value=self.added),
         }
 
-    @classmethod
-    def read(cls, payload: Any) -> Payload:
-        """Return the payload of a point."""
-        return cls(
-            payload[DOCUMENT].integer_value,
-            [value.integer_value for value in payload[LABELS].list_value.values],
-            [value.integer_value for value in payload[DATES].list_value.values],
-            payload[ADDED].integer_value,
-        )
-
 
 def integers(numbers: Iterable[int]) -> Any:
     """Return a list of numbers as a value of a payload."""

@@ -1,31 +1,44 @@
-"""Ship the outbox to Qdrant: in the order of commits, by one process at a time, with the effect of exactly once.
+"""Write changes to Qdrant: ship the outbox, or rebuild the collections from PostgreSQL. Nothing is embedded.
 
-Every write to Qdrant is idempotent. The transaction that records a commit as shipped also updates the statistics, so a
-shipper that is killed at any moment leaves either all of that or nothing, and the next one repeats the commit.
+One process ships at a time. All commits in the outbox are shipped together, from one snapshot of PostgreSQL. Every write to Qdrant is
+idempotent and concerns points that no reader sees yet, and the transaction that records the commits as shipped also updates the
+statistics. So a shipper that is killed at any moment leaves either all of that or nothing, and the next one repeats it. A rebuild
+fills new collections, which replace the others in one transaction, so searches continue meanwhile.
 """
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
 
+from psycopg.pq import TransactionStatus
 from qdrant_client import grpc as api
 
-from marklight.engines.lexical import analyzer_fingerprint
+from marklight.engines.lexical import (
+    CODE,
+    FIELDS,
+    NO_TERMS,
+    WHOLE,
+    analyzer_fingerprint,
+    passage_terms,
+    shared_terms,
+)
+from marklight.engines.relational.records import CHUNK, chunk
 from marklight.engines.server.postgres.schema import lock_key
 from marklight.engines.server.postgres.session import PostgresSession
 from marklight.engines.server.postgres.vector_table import STORED
-from marklight.engines.server.qdrant import collections, rebuild
-from marklight.engines.server.qdrant.filters import document_filter, rows_filter
+from marklight.engines.server.qdrant import collections
+from marklight.engines.server.qdrant.filters import document_filter, living_filter, rows_filter
 from marklight.engines.server.qdrant.outbox import (
     ADD,
     DATE,
     REMOVE,
     VECTOR,
     IndexState,
-    Passage,
     Statistics,
     read_state,
     reference_lengths,
@@ -35,19 +48,27 @@ from marklight.engines.server.qdrant.points import (
     DATES,
     REMOVED,
     Payload,
+    document_labels,
     integers,
     microseconds,
+    passage_labels,
     portions,
     sparse_point,
     stored_terms,
 )
 from marklight.engines.server.qdrant.server_errors import MissingCollection
-from marklight.engines.server.qdrant.terms import sparse_vector
+from marklight.engines.server.qdrant.terms import (
+    PassageTerms,
+    passage_vector_terms,
+    sparse_vector,
+)
 from marklight.errors import Busy, StoreError
 
 if TYPE_CHECKING:
+    from marklight.engines.bm25 import Floats
     from marklight.engines.server.postgres.connections import Connections
     from marklight.engines.server.qdrant.cluster import Cluster
+    from marklight.model import Chunk
 
 GRACE_SECONDS = 60.0
 """Time for which removed passages stay in Qdrant, for readers of earlier snapshots."""
@@ -56,7 +77,13 @@ WAIT_SECONDS = 60.0
 POLL_SECONDS = 0.02
 ROWS_AT_ONCE = 500
 """Passages that are read and written at once: some megabytes."""
-_PENDING = "SELECT generation, batch FROM outbox_commits WHERE shipped IS NULL ORDER BY generation"
+OUTGROWN = 2.0
+"""Ratio of mean lengths, those of now to those of the stored values, from which candidates are selected too roughly."""
+MIN_PASSAGES = 1_000
+"""Passages below which that does not matter: a search compares a large part of them anyway."""
+_MEASURED = [FIELDS.index(field) for field in ("title", "headings", "body", WHOLE, CODE)]
+"""Fields that most passages have."""
+_OF_COMMITS = "FROM integers(?) b CROSS JOIN outbox o ON o.batch = b.value"
 
 
 def ship(connections: Connections, cluster: Cluster, wait_seconds: float = WAIT_SECONDS) -> None:
@@ -135,196 +162,218 @@ def wait(connections: Connections, wait_seconds: float) -> None:
             time.sleep(POLL_SECONDS)
 
 
+@contextmanager
+def _consistent(session: PostgresSession) -> Iterator[None]:
+    """Read one snapshot of PostgreSQL in one transaction; within another one, no other writer is active."""
+    is_outermost = session.connection.info.transaction_status == TransactionStatus.IDLE
+    with session.transaction():
+        if is_outermost:
+            session.run("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        yield
+
+
 def ship_pending(session: PostgresSession, cluster: Cluster) -> None:
-    """Ship the commits one by one; rebuild the collections if they are missing or the outbox lacks commits."""
-    # In this order: a commit between the two statements is in the list, and is no gap.
-    newest = session.value("SELECT generation FROM state")
-    pending, state = session.all(_PENDING), read_state(session)
-    shipped = state.generation if state else 0
-    numbers = [generation for generation, _ in pending]
-    if numbers != list(range(shipped + 1, shipped + 1 + len(numbers))) or newest > shipped + len(
-        numbers
-    ):
-        rebuild.rebuild(session, cluster)  # commits of an engine without Qdrant
-        return
-    for generation, batch in pending:
-        try:
-            state = _Commit(session, cluster, generation, batch).ship(state)
-        except MissingCollection:
-            rebuild.rebuild(session, cluster)
-            return
-        if rebuild.is_outgrown(state):
-            rebuild.rebuild(session, cluster)
-            return
+    """Ship all commits in the outbox; rebuild the collections if they are missing or the outbox lacks commits."""
+    try:
+        with _consistent(session):
+            state = _ship(session, cluster)
+    except MissingCollection:
+        state = None
+    if state is None or is_outgrown(state):
+        rebuild(session, cluster)
     purge(session, cluster)
 
 
-class _Commit:
-    """The changes of one commit."""
+def _ship(session: PostgresSession, cluster: Cluster) -> IndexState | None:
+    """Write the changes to Qdrant, then record that; return the new state, None if a rebuild is needed."""
+    state, generation = read_state(session), session.value("SELECT generation FROM state")
+    commits: dict[int, int] = dict(
+        session.all("SELECT generation, batch FROM outbox_commits WHERE shipped IS NULL")
+    )
+    if state is None or sorted(commits) != list(range(state.generation + 1, generation + 1)):
+        return None  # it was never built, or an engine without Qdrant has committed
+    batches, statistics = list(commits.values()), Statistics()
+
+    def rows(kind: str) -> set[int]:
+        return {
+            row
+            for (row,) in session.all(
+                f"SELECT o.row {_OF_COMMITS} WHERE o.kind = ?", [batches, kind]
+            )
+        }
+
+    added, removed = rows(ADD), rows(REMOVE)
+    target = _Target(session, cluster, state.collection, state.reference, generation)
+    target.write(stored_passages(session, sorted(added - removed)), statistics)
+    with_vector: dict[int, list[int]] = {}
+    for model, row in session.all(
+        f"SELECT DISTINCT m.row, c.row {_OF_COMMITS} JOIN models m ON m.name = o.model"
+        " JOIN chunks c ON c.digest = o.digest WHERE o.kind = ? ORDER BY 1, 2",
+        [batches, VECTOR],
+    ):
+        if row not in added:
+            with_vector.setdefault(model, []).append(row)
+    for model, numbers in with_vector.items():
+        target.write_new_vectors(model, numbers)
+    for name in target.names:
+        # A shipper that was killed may have written passages that have been removed since.
+        collections.delete_points(cluster, name, sorted(added & removed))
+    _remove(target, sorted(removed - added), statistics)
+    for document in sorted(rows(DATE)):
+        if dates := session.all("SELECT timestamp FROM documents WHERE row = ?", [document]):
+            _set_dates(cluster, target.names, document, microseconds(dates[0][0]), keep=True)
+    state = state._replace(
+        generation=generation,
+        passages=state.passages + statistics.passages,
+        lengths=state.lengths + statistics.lengths,
+    )
+    statistics.write(session, state.version)
+    write_state(session, state)
+    session.run(
+        "DELETE FROM outbox WHERE batch = ANY(?::bigint[]) AND kind IN (?, ?)",
+        [batches, ADD, VECTOR],
+    )
+    session.run(
+        "UPDATE outbox_commits SET shipped = clock_timestamp() WHERE batch = ANY(?::bigint[])",
+        [batches],
+    )
+    return state
+
+
+class StoredPassage(NamedTuple):
+    """A passage as PostgreSQL stores it."""
+
+    row: int
+    document: int
+    chunk: Chunk
+    record: str
+    """Record of the document, with the fields that its passages share."""
+    labels: list[int]
+    date: int
+
+
+def stored_passages(
+    session: PostgresSession, rows: Sequence[int] | None = None
+) -> Iterator[StoredPassage]:
+    """Yield all passages, or those of some rows; those of a document one after another."""
+    last, shared_labels = -1, set[int]()
+    condition, values = (
+        (" WHERE c.row = ANY(?::bigint[])", [rows]) if rows is not None else ("", [])
+    )
+    for row, document, timestamp, record, *columns in session.each(
+        f"SELECT c.row, c.document, d.timestamp, t.record, {CHUNK} FROM chunks c"
+        " JOIN documents d ON d.row = c.document JOIN contents t ON t.document = c.document"
+        f"{condition} ORDER BY c.document, c.row",
+        values,
+    ):
+        passage = chunk(columns)
+        if document != last:
+            pairs = session.all("SELECT key, value FROM metadata WHERE document = ?", [document])
+            last, shared_labels = document, document_labels(passage.document, pairs)
+        labels = passage_labels(shared_labels, passage.languages)
+        yield StoredPassage(row, document, passage, record, labels, microseconds(timestamp))
+
+
+def _terms(passages: Iterable[StoredPassage]) -> Iterator[PassageTerms]:
+    """Yield the terms of passages; those that a document shares are analyzed once."""
+    last, shared = -1, NO_TERMS
+    for passage in passages:
+        if passage.document != last:
+            last, shared = passage.document, shared_terms(json.loads(passage.record))
+        yield passage_vector_terms(passage_terms(shared, passage.chunk))
+
+
+class _Target:
+    """The collections that passages and vectors of one generation are written to."""
 
     def __init__(
-        self, session: PostgresSession, cluster: Cluster, generation: int, batch: int
-    ) -> None:
-        self.session, self.cluster = session, cluster
-        self.generation, self.batch = generation, batch
-        self.statistics = Statistics()
-
-    def ship(self, state: IndexState | None) -> IndexState:
-        """Write everything to Qdrant, then record it; return the new state."""
-        session, statistics = self.session, self.statistics
-        if state is None:
-            state = self._first_state()
-        models = collections.of_models(session)
-        self._add(state, models)
-        self._add_vectors(state, models)
-        self._remove(state, models)
-        dates = [row for (row,) in self._rows(DATE, "document")]
-        set_dates(session, self.cluster, [state.collection, *models.values()], dates)
-        state = state._replace(
-            generation=self.generation,
-            passages=state.passages + statistics.passages,
-            lengths=state.lengths + statistics.lengths,
-        )
-        with session.transaction():
-            statistics.write(session, state.version)
-            write_state(session, state)
-            session.run(
-                "DELETE FROM outbox WHERE batch = ? AND kind IN (?, ?)", [self.batch, ADD, VECTOR]
-            )
-            session.run(
-                "UPDATE outbox_commits SET shipped = clock_timestamp() WHERE generation = ?",
-                [self.generation],
-            )
-        return state
-
-    def _rows(self, kind: str, columns: str) -> list[Any]:
-        query = f"SELECT {columns} FROM outbox WHERE batch = ? AND kind = ? ORDER BY chunk"
-        return self.session.all(query, [self.batch, kind])
-
-    def _first_state(self) -> IndexState:
-        """Create the collection of terms, with the mean lengths of this commit."""
-        first = Statistics()
-        for rows in self._passages():
-            for passage in rows.values():
-                first.add(passage.terms.dimensions, passage.terms.lengths)
-        number, name = collections.new_name(self.session)
-        collections.create_terms(self.cluster, name)
-        zero = Statistics()
-        reference = reference_lengths(first.lengths, first.passages)
-        return IndexState(name, number, analyzer_fingerprint(), 0, 0, zero.lengths, reference)
-
-    def _passages(self) -> Iterator[Mapping[int, Passage]]:
-        """Yield the added passages by their rows, some at a time."""
-        last = 0
-        while rows := self.session.all(
-            "SELECT chunk, data FROM outbox WHERE batch = ? AND kind = ? AND chunk > ?"
-            " ORDER BY chunk LIMIT ?",
-            [self.batch, ADD, last, ROWS_AT_ONCE],
-        ):
-            yield {row: Passage.unpacked(data) for row, data in rows}
-            last = rows[-1][0]
-
-    def _add(self, state: IndexState, models: dict[int, str]) -> None:
-        documents = dict(self._rows(ADD, "chunk, document"))
-        for passages in self._passages():
-            payloads = {
-                row: Payload(documents[row], each.labels, [each.date], self.generation)
-                for row, each in passages.items()
-            }
-            points = [
-                sparse_point(row, *sparse_vector(each.terms, state.reference), payloads[row])
-                for row, each in passages.items()
-            ]
-            collections.upsert(self.cluster, state.collection, points)
-            for each in passages.values():
-                self.statistics.add(each.terms.dimensions, each.terms.lengths)
-            vectors = self.session.all(
-                f"SELECT v.model, o.chunk, {STORED} FROM integers(?) r"
-                " CROSS JOIN outbox o ON o.chunk = r.value CROSS JOIN vectors v ON v.digest = o.digest"
-                " WHERE o.batch = ? AND o.kind = ?",
-                [list(passages), self.batch, ADD],
-            )
-            self._upsert_vectors(vectors, payloads, models)
-
-    def _add_vectors(self, state: IndexState, models: dict[int, str]) -> None:
-        """Ship new vectors of passages that are in the collection of terms, which has their payload."""
-        rows = self.session.all(
-            "SELECT m.row, c.row FROM outbox o JOIN models m ON m.name = o.model"
-            " JOIN chunks c ON c.digest = o.digest WHERE o.batch = ? AND o.kind = ?",
-            [self.batch, VECTOR],
-        )
-        for model, part in ((rows[0][0], part) for part in portions(rows, ROWS_AT_ONCE)):
-            # Those that have a vector already keep the generation in which they got it.
-            known = self._known_rows(models.get(model), [chunk for _, chunk in part])
-            new = [chunk for _, chunk in part if chunk not in known]
-            points = collections.get(
-                self.cluster, state.collection, new, vectors=False, payload=True
-            )
-            payloads = {
-                point.id.num: Payload.read(point.payload)._replace(added=self.generation)
-                for point in points
-            }
-            vectors = self.session.all(
-                f"SELECT v.model, c.row, {STORED} FROM integers(?) r CROSS JOIN chunks c ON c.row = r.value"
-                " CROSS JOIN vectors v ON v.digest = c.digest WHERE v.model = ?",
-                [list(payloads), model],
-            )
-            self._upsert_vectors(vectors, payloads, models)
-
-    def _known_rows(self, name: str | None, rows: Sequence[int]) -> set[int]:
-        if name is None:
-            return set()
-        points = collections.get(self.cluster, name, rows, vectors=False, payload=False)
-        return {point.id.num for point in points}
-
-    def _upsert_vectors(
         self,
-        vectors: Sequence[tuple[int, int, bytes]],
-        payloads: Mapping[int, Payload],
-        models: dict[int, str],
+        session: PostgresSession,
+        cluster: Cluster,
+        terms: str,
+        reference: Floats,
+        generation: int,
     ) -> None:
-        for model in sorted({model for model, _, _ in vectors}):
-            query = "SELECT dimension FROM models WHERE row = ?"
-            dimension = self.session.value(query, [model])
-            if model not in models:
-                models[model] = collections.new_name(self.session)[1]
-                collections.create_vectors(self.cluster, models[model], dimension)
-                self.session.run(
-                    "INSERT INTO qdrant_models (model, collection) VALUES (?, ?)",
-                    [model, models[model]],
-                )
-            own = [(row, data) for each, row, data in vectors if each == model]
-            collections.upsert_vectors(self.cluster, models[model], dimension, own, payloads)
+        """Take the name of the collection of terms, and the mean lengths that its values are computed with."""
+        self.session, self.cluster = session, cluster
+        self.terms, self.reference, self.generation = terms, reference, generation
+        self._models = collections.of_models(session)
+        self._dimensions: dict[int, int] = dict(session.all("SELECT row, dimension FROM models"))
 
-    def _remove(self, state: IndexState, models: Mapping[int, str]) -> None:
-        rows = [row for (row,) in self._rows(REMOVE, "chunk")]
+    @property
+    def names(self) -> list[str]:
+        return [self.terms, *self._models.values()]
+
+    def write(self, passages: Iterator[StoredPassage], statistics: Statistics) -> None:
+        """Write passages with their vectors, and count them."""
+        while part := list(islice(passages, ROWS_AT_ONCE)):
+            payloads = self._payloads(part)
+            points = []
+            for passage, terms in zip(part, _terms(part), strict=True):
+                statistics.add(terms)
+                vector = sparse_vector(terms, self.reference)
+                points.append(sparse_point(passage.row, *vector, payloads[passage.row]))
+            collections.upsert(self.cluster, self.terms, points)
+            for model in self._dimensions:
+                self._write_vectors(model, payloads)
+
+    def write_new_vectors(self, model: int, rows: Sequence[int]) -> None:
+        """Write the vectors of passages whose terms were written before."""
         for part in portions(rows, ROWS_AT_ONCE):
-            points = list(
-                collections.get(self.cluster, state.collection, part, vectors=True, payload=False)
-            )
-            if len(points) < len(part):
-                raise MissingCollection(f"{state.collection} has lost passages")
-            for point in points:
-                terms = stored_terms(point)
-                self.statistics.add(terms.terms(), terms.lengths(), -1)
-            for name in (state.collection, *models.values()):
-                request = api.SetPayloadPoints(
-                    collection_name=name,
-                    wait=True,
-                    payload={REMOVED: api.Value(integer_value=self.generation)},
-                    points_selector=api.PointsSelector(filter=rows_filter(part)),
+            known = set[int]()
+            if model in self._models:
+                # Those that have a vector already keep the generation in which they got it.
+                points = collections.get(
+                    self.cluster, self._models[model], part, vectors=False, payload=False
                 )
-                self.cluster.write("SetPayload", request)
+                known = {point.id.num for point in points}
+            new = [row for row in part if row not in known]
+            self._write_vectors(model, self._payloads(stored_passages(self.session, new)))
+
+    def _payloads(self, passages: Iterable[StoredPassage]) -> dict[int, Payload]:
+        return {
+            passage.row: Payload(passage.document, passage.labels, [passage.date], self.generation)
+            for passage in passages
+        }
+
+    def _write_vectors(self, model: int, payloads: Mapping[int, Payload]) -> None:
+        vectors = self.session.all(
+            f"SELECT c.row, {STORED} FROM integers(?) r CROSS JOIN chunks c ON c.row = r.value"
+            " CROSS JOIN vectors v ON v.digest = c.digest AND v.model = ?",
+            [list(payloads), model],
+        )
+        if not vectors:
+            return
+        dimension = self._dimensions[model]
+        if model not in self._models:
+            self._models[model] = collections.new_name(self.session)[1]
+            collections.create_vectors(self.cluster, self._models[model], dimension)
+            self.session.run(
+                "INSERT INTO qdrant_models (model, collection) VALUES (?, ?)",
+                [model, self._models[model]],
+            )
+        collections.upsert_vectors(self.cluster, self._models[model], dimension, vectors, payloads)
 
 
-def set_dates(
-    session: PostgresSession, cluster: Cluster, names: Sequence[str], documents: Sequence[int]
-) -> None:
-    """Add the present dates of documents to those of earlier snapshots."""
-    for document in documents:
-        dates = session.all("SELECT timestamp FROM documents WHERE row = ?", [document])
-        if dates:
-            _set_dates(cluster, names, document, microseconds(dates[0][0]), keep=True)
+def _remove(target: _Target, rows: Sequence[int], statistics: Statistics) -> None:
+    """Mark passages as removed, and subtract them from the statistics."""
+    for part in portions(rows, ROWS_AT_ONCE):
+        points = list(
+            collections.get(target.cluster, target.terms, part, vectors=True, payload=False)
+        )
+        if len(points) < len(part):
+            raise MissingCollection(f"{target.terms} has lost passages")
+        for point in points:
+            terms = stored_terms(point)
+            statistics.count(terms.terms(), terms.lengths(), -1)
+        for name in target.names:
+            request = api.SetPayloadPoints(
+                collection_name=name,
+                wait=True,
+                payload={REMOVED: api.Value(integer_value=target.generation)},
+                points_selector=api.PointsSelector(filter=rows_filter(part)),
+            )
+            target.cluster.write("SetPayload", request)
 
 
 def _set_dates(
@@ -336,7 +385,11 @@ def _set_dates(
     points = cluster.read("Scroll", first).result
     if not points:
         return
-    before = Payload.read(points[0].payload).dates if keep else []
+    before = (
+        [value.integer_value for value in points[0].payload[DATES].list_value.values]
+        if keep
+        else []
+    )
     for name in names:
         request = api.SetPayloadPoints(
             collection_name=name,
@@ -350,31 +403,117 @@ def _set_dates(
 def purge(session: PostgresSession, cluster: Cluster) -> None:
     """Delete what no reader can need any more: removed passages, earlier dates, replaced collections."""
     before = "shipped < clock_timestamp() - make_interval(secs => ?)"
-    due = session.all(
-        f"SELECT generation, batch FROM outbox_commits WHERE {before}", [GRACE_SECONDS]
-    )
+    due = [
+        batch
+        for (batch,) in session.all(
+            f"SELECT batch FROM outbox_commits WHERE {before}", [GRACE_SECONDS]
+        )
+    ]
     state = read_state(session)
     if due and state:
         names = [state.collection, *collections.of_models(session).values()]
-        batches = [batch for _, batch in due]
-        rows = session.all(
-            "SELECT o.kind, o.chunk, o.document, d.timestamp FROM integers(?) b"
-            " CROSS JOIN outbox o ON o.batch = b.value LEFT JOIN documents d ON d.row = o.document",
-            [batches],
-        )
-        removed = [chunk for kind, chunk, _, _ in rows if kind == REMOVE]
+        removed = session.all(f"SELECT o.row {_OF_COMMITS} WHERE o.kind = ?", [due, REMOVE])
         for name in names:
-            collections.delete_points(cluster, name, removed)
-        for document, date in {each[2]: each[3] for each in rows if each[0] == DATE}.items():
-            if date is not None:
-                _set_dates(cluster, names, document, microseconds(date), keep=False)
+            collections.delete_points(cluster, name, [row for (row,) in removed])
+        for document, date in session.all(
+            f"SELECT DISTINCT d.row, d.timestamp {_OF_COMMITS} JOIN documents d ON d.row = o.row"
+            " WHERE o.kind = ?",
+            [due, DATE],
+        ):
+            _set_dates(cluster, names, document, microseconds(date), keep=False)
     with session.transaction():
-        for _, batch in due:
-            session.run("DELETE FROM outbox WHERE batch = ?", [batch])
-            session.run("DELETE FROM outbox_commits WHERE batch = ?", [batch])
+        for table in ("outbox", "outbox_commits"):
+            session.run(f"DELETE FROM {table} WHERE batch = ANY(?::bigint[])", [due])
     old = "dropped < clock_timestamp() - make_interval(secs => ?)"
     for (name,) in session.all(
         f"SELECT collection FROM qdrant_dropped WHERE {old}", [GRACE_SECONDS]
     ):
         collections.delete(cluster, name)
         session.run("DELETE FROM qdrant_dropped WHERE collection = ?", [name])
+
+
+def is_outgrown(state: IndexState) -> bool:
+    """Return true if the mean lengths have changed so much that the stored values should be computed again."""
+    ratios = state.means[_MEASURED] / state.reference[_MEASURED]
+    is_far = (ratios > OUTGROWN) | ((ratios < 1 / OUTGROWN) & (ratios > 0))
+    return state.passages >= MIN_PASSAGES and bool(is_far.any())
+
+
+def rebuild(session: PostgresSession, cluster: Cluster) -> None:
+    """Write all passages and vectors to new collections; the session must be the only one that ships."""
+    with _consistent(session):
+        before, statistics = read_state(session), Statistics()
+        dropped = [
+            *([before.collection] if before else []),
+            *collections.of_models(session).values(),
+        ]
+        _delete_orphans(session, cluster, dropped)
+        session.run("DELETE FROM qdrant_models")
+        session.run("DELETE FROM term_frequencies")
+        generation = session.value("SELECT generation FROM state")
+        version, name = collections.new_name(session)
+        collections.create_terms(cluster, name)
+        reference = _reference(session, before)
+        target = _Target(session, cluster, name, reference, generation)
+        target.write(stored_passages(session), statistics)
+        statistics.write(session, version)
+        counts = statistics.passages, statistics.lengths
+        write_state(
+            session,
+            IndexState(name, version, analyzer_fingerprint(), generation, *counts, reference),
+        )
+        session.many(
+            "INSERT INTO qdrant_dropped (collection, dropped) VALUES (?, clock_timestamp())",
+            [(collection,) for collection in dropped],
+        )
+        session.run(
+            "DELETE FROM outbox o USING outbox_commits c WHERE o.batch = c.batch AND c.generation <= ?",
+            [generation],
+        )
+        session.run("DELETE FROM outbox_commits WHERE generation <= ?", [generation])
+
+
+def _delete_orphans(session: PostgresSession, cluster: Cluster, used: Sequence[str]) -> None:
+    """Delete collections of rebuilds that were interrupted."""
+    kept = {*used, *(name for (name,) in session.all("SELECT collection FROM qdrant_dropped"))}
+    for name in collections.names(cluster, session.value("SELECT library FROM state")):
+        if name not in kept:
+            collections.delete(cluster, name)
+
+
+def _reference(session: PostgresSession, before: IndexState | None) -> Floats:
+    """Return the mean lengths of now, or those of the first passages where they are not known."""
+    if before and before.passages and before.analyzer == analyzer_fingerprint():
+        return reference_lengths(before.lengths, before.passages)
+    first = Statistics()
+    for terms in _terms(islice(stored_passages(session), MIN_PASSAGES)):
+        first.add(terms)
+    return reference_lengths(first.lengths, first.passages)
+
+
+def find_difference(session: PostgresSession, cluster: Cluster) -> str:
+    """Return how the collections differ from the passages; empty if they do not."""
+    state = read_state(session)
+    stored = {row for (row,) in session.all("SELECT row FROM chunks")}
+    if state is None:
+        return "it was never built" if stored else ""
+    if state.analyzer != analyzer_fingerprint():
+        return "another analyzer produced its terms"
+    names = {state.collection: stored}
+    for model, name in collections.of_models(session).items():
+        rows = session.all(
+            "SELECT c.row FROM chunks c JOIN vectors v ON v.digest = c.digest WHERE v.model = ?",
+            [model],
+        )
+        names[name] = {row for (row,) in rows}
+    for name, expected in names.items():
+        if not collections.exists(cluster, name):
+            return "a collection is missing"
+        found = set(collections.rows_in(cluster, name, living_filter(state.generation)))
+        if expected - found:
+            return f"{len(expected - found)} of {len(expected)} passages were missing"
+        if found - expected:
+            return f"it had {len(found - expected)} deleted passages"
+    if state.passages != len(stored):
+        return "the number of its passages is wrong"
+    return ""

@@ -7,7 +7,6 @@ which a sparse vector also contains: the former follow from the values, the latt
 
 from __future__ import annotations
 
-import struct
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -51,30 +50,6 @@ class PassageTerms(NamedTuple):
     fields: Ints
     frequencies: Ints
     lengths: Ints
-
-    def packed(self) -> bytes:
-        """Return the terms as bytes for the outbox."""
-        return b"".join(
-            (
-                struct.pack("<I", len(self.dimensions)),
-                self.dimensions.astype("<u4").tobytes(),
-                self.frequencies.astype("<u2").tobytes(),
-                self.fields.astype("<u1").tobytes(),
-                self.lengths.astype("<u4").tobytes(),
-            )
-        )
-
-    @classmethod
-    def unpacked(cls, data: bytes) -> PassageTerms:
-        """Return the terms that were packed."""
-        (count,) = struct.unpack_from("<I", data)
-        arrays, at = [], 4
-        for type, size in (("<u4", count), ("<u2", count), ("<u1", count), ("<u4", len(FIELDS))):
-            array = np.frombuffer(data, dtype=type, count=size, offset=at)
-            arrays.append(array.astype(np.int64))
-            at += array.nbytes
-        dimensions, frequencies, fields, lengths = arrays
-        return cls(dimensions, fields, frequencies, lengths)
 
 
 def passage_vector_terms(terms: Mapping[str, Sequence[str]]) -> PassageTerms:
