@@ -1,4 +1,4 @@
-"""Serve one library to concurrent async clients: file watching, worker threads, bounded concurrency."""
+"""Serve one library to concurrent async clients: file watching, bounded concurrency, threads or worker processes."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from threading import Event
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -18,17 +19,25 @@ from marklight.library.watching import Watcher
 from marklight.ports import Progress, no_progress
 from marklight.surfaces import operations
 
+if TYPE_CHECKING:
+    from marklight.surfaces.daemon.worker_pool import WorkerPool
+
 Value = TypeVar("Value")
 
 ANSWERS_PER_SEARCH = 0.25
 """Share of the slots that answers of a language model may take: they last for seconds, searches for milliseconds."""
+IN_THIS_PROCESS = ("ask", "index")
+"""Operations that never run in a worker process: they wait for a server, or write for a long time."""
 
 
 class LibraryHost:
     """An open library with its file watcher and a limit on concurrent calls."""
 
     def __init__(
-        self, library: Library, make_watcher: Callable[[Library], Watcher] = Watcher
+        self,
+        library: Library,
+        make_watcher: Callable[[Library], Watcher] = Watcher,
+        pool: WorkerPool | None = None,
     ) -> None:
         limits = library.serve
         self.library = library
@@ -36,19 +45,25 @@ class LibraryHost:
         self.watcher = make_watcher(library)
         self.wait_seconds = limits.wait_seconds
         self.last_used = time.monotonic()
+        self._pool = pool
         self._calls: Counter[int] = Counter()
         """Calls in progress by library: `reopen` closes the old one after its last call."""
-        self._limiter = anyio.CapacityLimiter(limits.searches)
-        self._answers = anyio.CapacityLimiter(max(1, int(limits.searches * ANSWERS_PER_SEARCH)))
+        slots = limits.searches * (pool.processes if pool else 1)
+        self._limiter = anyio.CapacityLimiter(slots)
+        self._answers = anyio.CapacityLimiter(max(1, int(slots * ANSWERS_PER_SEARCH)))
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[LibraryHost]:
         """Watch the files until the context ends; the first indexing runs in the background."""
         self.watcher.start()
         try:
+            if self._pool:
+                await self._pool.start()
             yield self
         finally:
             with anyio.CancelScope(shield=True):
+                if self._pool:
+                    await anyio.to_thread.run_sync(self._pool.close)
                 await anyio.to_thread.run_sync(self.watcher.close)
                 await anyio.to_thread.run_sync(self.library.close)
 
@@ -64,20 +79,36 @@ class LibraryHost:
         progress: Progress = no_progress,
         **context: Any,
     ) -> dict[str, Any]:
-        """Execute an operation in a worker thread and return its result as JSON values."""
-
-        def work(library: Library, **hooks: Any) -> dict[str, Any]:
-            return operations.call(library, operation, arguments, **hooks, **context)
-
+        """Execute an operation and return its result as JSON values."""
+        work = partial(operations.call, name=operation, arguments=arguments, **context)
         if operation == "ask":
             async with self._slot(self._answers):
                 return await self.run(work, progress)
-        return await self.run(work, progress)
+        return await self.run(work, progress, in_worker=operation not in IN_THIS_PROCESS)
 
-    async def run(self, work: Callable[..., Value], progress: Progress = no_progress) -> Value:
-        """Run a function of the library in a worker thread; a cancelled caller stops it at the next stage."""
+    async def run(
+        self,
+        work: Callable[..., Value],
+        progress: Progress = no_progress,
+        *,
+        in_worker: bool = False,
+    ) -> Value:
+        """Run a function of the library in a thread; a cancelled caller stops it at the next stage.
+
+        With `in_worker` it runs in a worker process, if there are any; the function must be picklable then, and its
+        progress is not reported.
+        """
         self.last_used = time.monotonic()
-        cancelled = Event()
+        async with self._slot(self._limiter):
+            try:
+                if self._pool and in_worker:
+                    return await self._run_in_worker(self._pool, work)
+                return await self._run_in_thread(work, progress)
+            finally:
+                self.last_used = time.monotonic()
+
+    async def _run_in_thread(self, work: Callable[..., Value], progress: Progress) -> Value:
+        cancelled, library = Event(), self.library
 
         def check_cancelled() -> None:
             if cancelled.is_set():
@@ -90,16 +121,28 @@ class LibraryHost:
         def run_in_thread() -> Value:
             return work(library, progress=checked_progress, check_cancelled=check_cancelled)
 
-        async with self._slot(self._limiter):
-            library = self.library
-            self._calls[id(library)] += 1
-            try:
-                return await anyio.to_thread.run_sync(run_in_thread, abandon_on_cancel=True)
-            finally:
-                cancelled.set()
-                self.last_used = time.monotonic()
-                self._calls[id(library)] -= 1
-                await self._close_if_replaced(library)
+        self._calls[id(library)] += 1
+        try:
+            return await anyio.to_thread.run_sync(run_in_thread, abandon_on_cancel=True)
+        finally:
+            cancelled.set()
+            self._calls[id(library)] -= 1
+            await self._close_if_replaced(library)
+
+    async def _run_in_worker(self, pool: WorkerPool, work: Callable[..., Value]) -> Value:
+        from marklight.surfaces.daemon.worker_pool import WatcherState
+
+        watcher, library = self.watcher, self.library
+        if not watcher.text_was_tried:
+            await anyio.to_thread.run_sync(_wait_for_first_run, library, watcher)
+        outcome = await pool.run(work, WatcherState.of(watcher))
+        for report in outcome.reports:
+            for listener in tuple(watcher.listeners):
+                listener(report)
+        if outcome.woken:
+            watcher.wake()
+        value: Value = outcome.value
+        return value
 
     async def reopen(self) -> None:
         """Open the library again with the current settings; calls in progress finish on the old one."""
@@ -110,6 +153,8 @@ class LibraryHost:
         self.watcher.listeners = listeners
         await anyio.to_thread.run_sync(old.close)
         self.watcher.start()
+        if self._pool:
+            self._pool.replace()
         await self._close_if_replaced(before)
 
     async def _close_if_replaced(self, library: Library) -> None:
@@ -131,3 +176,9 @@ class LibraryHost:
             yield
         finally:
             limiter.release_on_behalf_of(token)
+
+
+def _wait_for_first_run(library: Library, watcher: Watcher) -> None:
+    """Wait a moment while a library is indexed for the first time."""
+    if not library.text_ingest.counts().documents:
+        watcher.wait_for_text()

@@ -60,7 +60,6 @@ REDRAW_SECONDS = 0.2
 )
 @click.option("--detach", is_flag=True, help="Run in the background; return once it is ready.")
 @click.option("--leave-idle", is_flag=True, hidden=True)
-@click.option("--worker-sockets", hidden=True)
 @AS_JSON
 @SET
 def serve(
@@ -71,7 +70,6 @@ def serve(
     assignments: tuple[str, ...],
     detach: bool,
     leave_idle: bool,
-    worker_sockets: str | None,
     **options: Any,
 ) -> int:
     """Serve a library: web page, HTTP API, and MCP at /mcp.
@@ -81,10 +79,6 @@ def serve(
     `serve status [PATH]` shows the running daemon and `serve stop [PATH]` stops it. To serve a folder
     named status or stop, write ./status or ./stop.
     """
-    if worker_sockets:
-        from marklight.surfaces.daemon.worker_process import run
-
-        return run(worker_sockets, _monitor())
     if path == "status":
         return _print_daemons(one_folder(served, folder), as_json)
     if path == "stop":

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import anyio
@@ -18,7 +19,7 @@ from marklight.errors import MarklightError, SettingsError
 from marklight.surfaces import operations
 from marklight.surfaces.daemon.discovery import State
 from marklight.surfaces.daemon.ipc_protocol import HANDSHAKE_SECONDS, MAX_HANDSHAKE_BYTES, encode
-from marklight.surfaces.host import LibraryHost
+from marklight.surfaces.host import IN_THIS_PROCESS, LibraryHost
 
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
@@ -208,16 +209,14 @@ class IpcServer:
     async def _execute(
         self, request: dict[str, Any], progress: MemoryObjectSendStream[dict[str, Any]]
     ) -> dict[str, Any]:
-        context = {name: request.get(name) for name in ("near", "part", "assignments")}
-
-        def work(library: Library, **hooks: Any) -> Any:
-            result = operations.execute(
-                library, request["operation"], request["arguments"], **hooks, **context
-            )
-            return encode(result)
+        context: Any = {name: request.get(name) for name in ("near", "part", "assignments")}
 
         try:
-            return {"result": await self.host.run(work, ProgressSender(progress))}
+            operation = request["operation"]
+            work = partial(_execute, name=operation, arguments=request["arguments"], **context)
+            in_worker = operation not in IN_THIS_PROCESS
+            sender = ProgressSender(progress)
+            return {"result": await self.host.run(work, sender, in_worker=in_worker)}
         except Exception as error:
             hint = error.hint if isinstance(error, MarklightError) else ""
             message = error.message if isinstance(error, MarklightError) else str(error)
@@ -232,6 +231,10 @@ class IpcServer:
             with anyio.move_on_after(HEARTBEAT_SECONDS):
                 message = await progress.receive()
             await lines.send(message)
+
+
+def _execute(library: Library, **arguments: Any) -> Any:
+    return encode(operations.execute(library, **arguments))
 
 
 class ProgressSender:

@@ -63,8 +63,8 @@ def serve(
 
     from marklight.library import Library
 
-    library = Library(folder, {"serve": options}, assignments)
-    _check_workers(library)
+    given = {"serve": options}
+    library = Library(folder, given, assignments)
     settings = process_settings(assignments)
     file = state_file(library.place.folder, settings)
     lock = FileLock(file.with_suffix(".lock"), mode=0o600)
@@ -84,45 +84,15 @@ def serve(
         listener = _listen(library, "port" in options, notify)
         for notice in library.notices():
             notify(notice)
-        if library.serve.workers > 1 and not leave_idle:
-            _supervise(library, options, assignments, listener, file, notify, ready)
-            return
         idle_seconds = library.serve.idle_minutes * 60 if leave_idle else None
         from marklight.surfaces.daemon.process import run  # takes a second to import
+        from marklight.surfaces.daemon.worker_pool import LibraryArguments, WorkerPool
 
-        run(library, listener, file, settings, idle_seconds, ready, monitor)
-
-
-def _check_workers(library: Library) -> None:
-    """Raise if several processes cannot serve this library."""
-    if library.serve.workers == 1:
-        return
-    if os.name == "nt":
-        raise UsageError("Windows runs one worker process only", "Leave out --workers")
-
-
-def _supervise(
-    library: Library,
-    options: Mapping[str, Any],
-    assignments: Sequence[str],
-    listener: socket,
-    file: Path,
-    notify: Callable[[str], None],
-    ready: Callable[[State], None],
-) -> None:
-    """Serve a library by several processes."""
-    from marklight.surfaces.daemon.supervisor import Supervisor
-
-    supervisor = Supervisor(
-        library.serve.workers,
-        library.place.folder,
-        options,
-        tuple(assignments),
-        listener,
-        file,
-        notify,
-    )
-    supervisor.run(ready)
+        pool = None
+        if library.serve.workers > 1 and not leave_idle:
+            arguments = LibraryArguments(library.place.folder, given, tuple(assignments))
+            pool = WorkerPool(library.serve.workers, arguments)
+        run(library, listener, file, settings, idle_seconds, ready, monitor, pool)
 
 
 def _other_daemon(file: Path) -> State | None:

@@ -10,9 +10,8 @@ import socket
 import stat
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Thread
@@ -24,7 +23,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from marklight import __version__
 from marklight.errors import SettingsError
 from marklight.library import Library
-from marklight.library.watching import Watcher
 from marklight.place import PROJECT_FILE
 from marklight.settings import SHARED_FILE, user_file
 from marklight.surfaces.daemon.discovery import (
@@ -35,12 +33,11 @@ from marklight.surfaces.daemon.discovery import (
     write_state,
 )
 from marklight.surfaces.daemon.ipc_server import IpcServer
-from marklight.surfaces.daemon.worker_channel import SharedLoads
+from marklight.surfaces.daemon.worker_pool import WorkerPool
 from marklight.surfaces.host import LibraryHost
 from marklight.surfaces.http.address import configured_address, port_of
 from marklight.surfaces.http.app import make_app
 from marklight.surfaces.http.server import serve_http
-from marklight.surfaces.http.session_routing import WorkerProcesses
 from marklight.trust import record_path
 
 MAINTENANCE_SECONDS = 2.0
@@ -49,42 +46,29 @@ MAINTENANCE_SECONDS = 2.0
 FileStatus = tuple[int, int, int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerSockets:
-    """State that a worker process shares with the others of the same server."""
-
-    number: int
-    ports: Sequence[int]
-    """Port on loopback at which each process receives forwarded requests."""
-    forwarded: socket.socket
-    """Listening socket of this process for forwarded requests."""
-    loads: SharedLoads
-    keys: Mapping[str, str] = field(repr=False)
-    """Keys of the address: of the login cookie and of forwarded requests."""
-
-    def processes(self, key: str) -> WorkerProcesses:
-        """Return the worker processes for the routing of sessions."""
-        return WorkerProcesses(self.number, self.ports, key, self.loads)
-
-
-class LibraryProcess:
-    """A process that serves one library over HTTP until a signal, and reloads changed settings."""
+class Daemon:
+    """Serves a library over HTTP and IPC until a stop request, a signal, the end of the parent or the idle time limit."""
 
     def __init__(
         self,
         library: Library,
         listener: socket.socket,
-        worker: WorkerSockets | None = None,
-        make_watcher: Callable[[Library], Watcher] = Watcher,
+        file: Path,
+        settings: Mapping[str, Any],
+        idle_seconds: float | None = None,
+        pool: WorkerPool | None = None,
     ) -> None:
-        self.host = LibraryHost(library, make_watcher)
+        self.host = LibraryHost(library, pool=pool)
         self.listener = listener
-        self.worker = worker
+        self.file = file
+        self.idle_seconds = idle_seconds
         self.requests = 0
         """HTTP requests in progress."""
         self.stopped = asyncio.Event()
-        keys = worker.keys if worker else {}
-        self.address = configured_address(library.serve, port_of(listener), **keys)
+        self.address = configured_address(library.serve, port_of(listener))
+        self.ipc = IpcServer(
+            self.host, settings, stop=self.stopped.set, reload_settings=self._reload_settings
+        )
         self._settings_files = _settings_status(library)
         self._reload_lock = anyio.Lock()
         self._settings_error = ""
@@ -94,7 +78,7 @@ class LibraryProcess:
     async def run(self, ready: Callable[[], None]) -> None:
         """Serve; call `ready` once clients are answered."""
         answering = anyio.Event()
-        async with self._resources(), anyio.create_task_group() as group:
+        async with self.host.open(), self.ipc.open(), anyio.create_task_group() as group:
             group.start_soon(self._serve_http, answering.set)
             await answering.wait()
             with self._signals(), self._published():
@@ -104,41 +88,54 @@ class LibraryProcess:
             group.cancel_scope.cancel()
 
     async def _serve_http(self, answering: Callable[[], None]) -> None:
-        worker = self.worker
-        workers = worker.processes(self.address.forwarding_key) if worker else None
-        await serve_http(
-            self._count_requests(make_app(self.host, self.address, workers=workers)),
-            self.listener,
-            self.host.library.serve.timeout_seconds,
-            answering,
-            forwarded=worker.forwarded if worker else None,
-            loads=worker.loads if worker else None,
-        )
-
-    @asynccontextmanager
-    async def _resources(self) -> AsyncIterator[None]:
-        async with self.host.open():
-            yield
+        app = self._count_requests(make_app(self.host, self.address))
+        await serve_http(app, self.listener, self.host.library.serve.timeout_seconds, answering)
 
     @contextmanager
     def _published(self) -> Iterator[None]:
-        """Let other processes find this one, while it serves."""
-        yield
+        """Let clients find this process while it serves; stop when the parent process ends."""
+        state = self.ipc.state = State(
+            folder=str(self.host.library.place.folder),
+            pid=os.getpid(),
+            port=self.ipc.port,
+            secret=secrets.token_urlsafe(32),
+            proof=secrets.token_urlsafe(32),
+            address=f"{self.address.url}/",
+            version=__version__,
+            started=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+        _call_when_input_closes(asyncio.get_running_loop(), self.stopped.set)
+        write_state(self.file, state)
+        try:
+            yield
+        finally:
+            remove_state(self.file, state)
 
     async def _maintain(self) -> None:
-        """Reload changed settings, and release memory when idle."""
+        """Restore a lost state file, reload changed settings, release memory and stop when idle."""
+        worked_at = connected_at = time.monotonic()
         while True:
-            await anyio.sleep(MAINTENANCE_SECONDS)
+            await anyio.sleep(
+                min(MAINTENANCE_SECONDS, (self.idle_seconds or MAINTENANCE_SECONDS) / 4)
+            )
+            if read_state(self.file) != self.ipc.state:
+                with suppress(OSError):
+                    make_state_folder()
+                    write_state(self.file, self.ipc.state)
             await self._try_reload_settings()
-            self._rest(self.host.last_used)
-
-    def _rest(self, worked_at: float) -> None:
-        """Unload the models once after the time without work in `Serve.rest_minutes`."""
-        # Connected clients do not count here: an assistant stays connected all day.
-        resting = time.monotonic() - worked_at > self.host.library.serve.rest_minutes * 60
-        if resting and not self._resting:
-            self.host.library.models.unload()
-        self._resting = resting
+            now = time.monotonic()
+            if self.host.watcher.progress:
+                worked_at = now
+            if self.ipc.connections or self.requests:
+                connected_at = now
+            worked_at = max(worked_at, self.host.last_used)
+            # Connected clients do not count here: an assistant stays connected all day.
+            resting = now - worked_at > self.host.library.serve.rest_minutes * 60
+            if resting and not self._resting:
+                self.host.library.models.unload()
+            self._resting = resting
+            if self.idle_seconds and now - max(worked_at, connected_at) > self.idle_seconds:
+                self.stopped.set()
 
     async def _reload_settings(self) -> None:
         """Reopen the library if a settings file has changed."""
@@ -147,6 +144,8 @@ class LibraryProcess:
             if status != self._settings_files:
                 await self.host.reopen()
                 self._settings_files = status
+                if self.idle_seconds is not None:
+                    self.idle_seconds = self.host.library.serve.idle_minutes * 60
 
     async def _try_reload_settings(self) -> None:
         """Reload for clients that never attach; invalid settings are logged once and the old ones stay."""
@@ -192,100 +191,15 @@ class LibraryProcess:
         return counting_app
 
 
-class Daemon(LibraryProcess):
-    """Serves a library over HTTP and IPC until a stop request, a signal, the end of the parent or the idle time limit."""
-
-    def __init__(
-        self,
-        library: Library,
-        listener: socket.socket,
-        file: Path,
-        settings: Mapping[str, Any],
-        idle_seconds: float | None = None,
-        worker: WorkerSockets | None = None,
-        pid: int | None = None,
-    ) -> None:
-        super().__init__(library, listener, worker)
-        self.file = file
-        self.idle_seconds = idle_seconds
-        self.pid = pid or os.getpid()
-        """The process that users see and stop; the supervisor, if there is one."""
-        self.ipc = IpcServer(
-            self.host, settings, stop=self.stopped.set, reload_settings=self._reload_settings
-        )
-
-    @asynccontextmanager
-    async def _resources(self) -> AsyncIterator[None]:
-        async with self.host.open(), self.ipc.open():
-            yield
-
-    @contextmanager
-    def _published(self) -> Iterator[None]:
-        state = self.ipc.state = State(
-            folder=str(self.host.library.place.folder),
-            pid=self.pid,
-            port=self.ipc.port,
-            secret=secrets.token_urlsafe(32),
-            proof=secrets.token_urlsafe(32),
-            address=f"{self.address.url}/",
-            version=__version__,
-            started=datetime.now(UTC).isoformat(timespec="seconds"),
-        )
-        with self._parent_pipe():
-            write_state(self.file, state)
-            try:
-                yield
-            finally:
-                remove_state(self.file, state)
-
-    async def _maintain(self) -> None:
-        """Restore a lost state file, reload changed settings, release memory and stop when idle."""
-        worked_at = connected_at = time.monotonic()
-        while True:
-            await anyio.sleep(
-                min(MAINTENANCE_SECONDS, (self.idle_seconds or MAINTENANCE_SECONDS) / 4)
-            )
-            if read_state(self.file) != self.ipc.state:
-                with suppress(OSError):
-                    make_state_folder()
-                    write_state(self.file, self.ipc.state)
-            await self._try_reload_settings()
-            now = time.monotonic()
-            if self.host.watcher.progress:
-                worked_at = now
-            if self.ipc.connections or self.requests:
-                connected_at = now
-            worked_at = max(worked_at, self.host.last_used)
-            self._rest(worked_at)
-            if self.idle_seconds and now - max(worked_at, connected_at) > self.idle_seconds:
-                self.stopped.set()
-
-    async def _reload_settings(self) -> None:
-        await super()._reload_settings()
-        if self.idle_seconds is not None:
-            self.idle_seconds = self.host.library.serve.idle_minutes * 60
-
-    @contextmanager
-    def _parent_pipe(self) -> Iterator[None]:
-        """Stop when standard input is a pipe and the parent process closes it."""
-        loop = asyncio.get_running_loop()
-
-        def on_close() -> None:
-            with suppress(RuntimeError):  # the event loop has ended
-                loop.call_soon_threadsafe(self.stopped.set)
-
-        call_when_input_closes(on_close)
-        yield
-
-
-def call_when_input_closes(callback: Callable[[], None]) -> None:
-    """Call back from a thread when standard input is a pipe and the parent process closes it."""
+def _call_when_input_closes(loop: asyncio.AbstractEventLoop, callback: Callable[[], Any]) -> None:
+    """Call back in the event loop when standard input is a pipe and the parent process closes it."""
 
     def wait() -> None:
         with suppress(OSError):
             while os.read(0, 4096):
                 pass
-            callback()
+            with suppress(RuntimeError):  # the event loop has ended
+                loop.call_soon_threadsafe(callback)
 
     if _is_pipe(0):
         Thread(target=wait, name="marklight-parent", daemon=True).start()
@@ -303,11 +217,12 @@ def run(
     idle_seconds: float | None,
     ready: Callable[[State], None],
     monitor: Monitor | None = None,
+    pool: WorkerPool | None = None,
 ) -> None:
     """Run a daemon in an event loop of its own until it ends."""
 
     async def serve() -> None:
-        daemon = Daemon(library, listener, file, settings, idle_seconds)
+        daemon = Daemon(library, listener, file, settings, idle_seconds, pool)
         task = asyncio.create_task(monitor(daemon)) if monitor else None
         try:
             await daemon.run(lambda: ready(daemon.ipc.state))
@@ -318,12 +233,12 @@ def run(
     try:
         anyio.run(serve)
     except BaseExceptionGroup as group:
-        raise first_error(group) from group
+        raise _first_error(group) from group
 
 
-def first_error(error: BaseException) -> BaseException:
+def _first_error(error: BaseException) -> BaseException:
     """Return the first error of nested groups, which is the cause of the others."""
-    return first_error(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
+    return _first_error(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
 
 
 def _is_pipe(descriptor: int) -> bool:

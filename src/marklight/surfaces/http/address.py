@@ -42,8 +42,6 @@ class Address:
     """Origins other than our own whose requests are accepted."""
     cookie_key: str = field(default_factory=partial(token_urlsafe, 32), repr=False)
     """Value of the login cookie; a browser sends cookies to every port of a host, so it is not the token."""
-    forwarding_key: str = field(default_factory=partial(token_urlsafe, 32), repr=False)
-    """Marks requests that another worker process has checked and forwarded."""
 
     def __post_init__(self) -> None:
         if not self.host.strip():
@@ -96,10 +94,9 @@ class Address:
         return f"http://{self.with_port(host)[0]}"
 
 
-def configured_address(serve: Serve, port: int, **keys: str) -> Address:
-    """Return the address in the settings, with another port and the keys that worker processes share."""
-    hosts, origins = serve.allow_hosts, serve.allow_origins
-    return Address(serve.host, port, serve.token, hosts, origins, **keys)
+def configured_address(serve: Serve, port: int) -> Address:
+    """Return the address in the settings, with another port."""
+    return Address(serve.host, port, serve.token, serve.allow_hosts, serve.allow_origins)
 
 
 def is_loopback(host: str) -> bool:

@@ -14,7 +14,6 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
-from starlette.types import ASGIApp
 
 from marklight.errors import ModelError, NotFound
 from marklight.library import Library
@@ -25,7 +24,6 @@ from marklight.surfaces.http.openapi import describe
 from marklight.surfaces.http.request_guard import RequestGuard, RequestLimits, SecurityHeaders
 from marklight.surfaces.http.request_parsing import parse_query
 from marklight.surfaces.http.routes import Api
-from marklight.surfaces.http.session_routing import SessionRouting, WorkerProcesses
 from marklight.surfaces.mcp.server import LibraryServer, make_server
 from marklight.surfaces.mcp.streamable_http import make_streamable
 
@@ -51,13 +49,9 @@ def make_app(
     host: LibraryHost,
     address: Address,
     server: LibraryServer | None = None,
-    workers: WorkerProcesses | None = None,
 ) -> Starlette:
-    """Create the application for a host that the caller has opened; for one of several processes with `workers`."""
-    mcp: ASGIApp
+    """Create the application for a host that the caller has opened."""
     mcp, sessions = make_streamable(server or make_server(host))
-    if workers:
-        mcp = SessionRouting(mcp, workers)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:

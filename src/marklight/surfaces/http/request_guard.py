@@ -50,8 +50,6 @@ MAX_HEAD_BYTES = 131_072
 DRAIN_BYTES, DRAIN_SECONDS = 8_000_000, 1.0
 """Read from a body that is too large: a client that is cut off while it sends cannot read the error."""
 CLOSE = {"connection": "close"}
-FORWARDED = b"x-marklight-forwarded"
-"""Header of requests between the worker processes of one server."""
 
 
 class SecurityHeaders:
@@ -90,9 +88,6 @@ class RequestGuard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        if self._is_forwarded(scope):
-            await self.app(scope, receive, send)
-            return
         self._check_target(scope)
         self._check_host_and_origin(scope)
         if self._is_preflight(scope):
@@ -104,11 +99,6 @@ class RequestGuard:
                 return
             self._check_token(scope)
         await self.app(scope, receive, send)
-
-    def _is_forwarded(self, scope: Scope) -> bool:
-        """Return true for a request that the guard of another worker process has let through."""
-        keys = _header_values(scope, FORWARDED)
-        return any(_is_equal(key, self.address.forwarding_key) for key in keys)
 
     def _check_target(self, scope: Scope) -> None:
         """Reject targets with a host of their own (as sent to a proxy), and other HTTP versions."""

@@ -1,8 +1,10 @@
-"""Run uvicorn on a listening socket, with an accept loop that pauses at a limit of connections.
+"""Run uvicorn on a listening socket, with limits that it lacks: connections, read and write timeouts, JSON errors.
 
 asyncio's own accept loop takes every connection; without a free file descriptor it logs each failed attempt and
 retries thousands of times per second. Here the limit follows from the number of file descriptors, so that index
-files can still be opened; later clients wait in the system's queue.
+files can still be opened; later clients wait in the system's queue. uvicorn's keep-alive timeout starts after the first
+response only, it waits without limit for a client that does not read, and its own 400 and `limit_concurrency` responses
+are plain text, where our API promises JSON.
 """
 
 from __future__ import annotations
@@ -14,14 +16,19 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from math import ceil
-from typing import NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, cast
 
 import anyio
+import h11
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
 
-from marklight.surfaces.http.connection import Connection
-from marklight.surfaces.http.request_guard import MAX_HEAD_BYTES
+from marklight.errors import Overloaded
+from marklight.surfaces.http.errors import BadRequest, error_response
+from marklight.surfaces.http.request_guard import MAX_HEAD_BYTES, SECURITY_HEADERS, SecurityHeaders
 
 SHUTDOWN_SECONDS = 1
 """Time limit for responses in progress at the end; open streams are cut then."""
@@ -37,20 +44,10 @@ CROWDED_IDLE_SECONDS = 1.0
 """Time limit for an idle client while other clients wait for a connection."""
 ACCEPT_RETRY_SECONDS = 1.0
 """Pause before the next `accept` when no file descriptor is left."""
-YIELD_SECONDS = 0.005
-"""Time for a worker process with fewer connections to take the next one first."""
+LINGER_SECONDS = 1.0
+"""Time for a client to read our 400 response while it may still be sending."""
 
 log = logging.getLogger(__name__)
-
-
-class WorkerLoads(Protocol):
-    """Numbers of open connections of the worker processes that share a listening socket."""
-
-    def report(self, connections: int) -> None:
-        """Store the number of open connections of this process."""
-
-    def is_busier(self) -> bool:
-        """Return true if another running process has fewer open connections than this one."""
 
 
 class ConnectionLimits(NamedTuple):
@@ -90,14 +87,8 @@ async def serve_http(
     listener: socket.socket,
     timeout_seconds: float,
     ready: Callable[[], None] = lambda: None,
-    *,
-    forwarded: socket.socket | None = None,
-    loads: WorkerLoads | None = None,
 ) -> None:
-    """Serve until cancelled and close the socket; call `ready` once requests are answered.
-
-    One of several worker processes also serves a socket for forwarded requests, and shares the load with the others.
-    """
+    """Serve until cancelled and close the socket; call `ready` once requests are answered."""
     config = uvicorn.Config(
         app,
         http="h11",
@@ -113,9 +104,8 @@ async def serve_http(
         timeout_keep_alive=min(KEEP_ALIVE_SECONDS, ceil(timeout_seconds)),
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
     )
-    server = _Server(config, timeout_seconds, ready, loads)
-    listeners = [listener, forwarded] if forwarded else [listener]
-    serving = asyncio.ensure_future(server.serve(sockets=listeners))
+    server = _Server(config, timeout_seconds, ready)
+    serving = asyncio.ensure_future(server.serve(sockets=[listener]))
     try:
         await asyncio.shield(serving)
     except asyncio.CancelledError:
@@ -125,37 +115,28 @@ async def serve_http(
             await asyncio.shield(serving)
         raise
     finally:
-        for each in listeners:
-            with suppress(OSError):
-                each.close()
+        with suppress(OSError):
+            listener.close()
 
 
 class _Server(uvicorn.Server):
     """uvicorn's server with our connections and accept loop; signals are left to the caller."""
 
     def __init__(
-        self,
-        config: uvicorn.Config,
-        timeout_seconds: float,
-        ready: Callable[[], None],
-        loads: WorkerLoads | None,
+        self, config: uvicorn.Config, timeout_seconds: float, ready: Callable[[], None]
     ) -> None:
         super().__init__(config)
-        self._loads = loads
         self._timeout_seconds = timeout_seconds
         self._ready = ready
-        self._accept_loops: list[asyncio.Task[None]] = []
+        self._accept_loop: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         # Without sockets, so that uvicorn starts no accept loop.
         await super().startup([])
-        limits = connection_limits()
         connections = cast(set[Connection], self.server_state.connections)
-        for number, listener in enumerate(sockets or ()):
-            # Requests are forwarded to one process only, so there is no choice at the second socket.
-            loads = self._loads if number == 0 else None
-            loop = AcceptLoop(listener, self._connection, connections, limits, loads)
-            self._accept_loops.append(asyncio.create_task(loop.run()))
+        assert sockets
+        loop = AcceptLoop(sockets[0], self._connection, connections, connection_limits())
+        self._accept_loop = asyncio.create_task(loop.run())
         self._ready()
 
     def _connection(self, max_served: int, on_close: Callable[[], None]) -> Connection:
@@ -169,9 +150,9 @@ class _Server(uvicorn.Server):
         )
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        for task in self._accept_loops:
-            task.cancel()
-        await asyncio.wait(self._accept_loops)
+        if self._accept_loop:
+            self._accept_loop.cancel()
+            await asyncio.wait([self._accept_loop])
         await super().shutdown(sockets)
 
     @contextmanager
@@ -188,13 +169,11 @@ class AcceptLoop:
         make_connection: Callable[[int, Callable[[], None]], Connection],
         connections: set[Connection],
         limits: ConnectionLimits,
-        loads: WorkerLoads | None = None,
     ) -> None:
         self.listener = listener
         self.make_connection = make_connection
         self.connections = connections
         self.limits = limits
-        self.loads = loads
         self.closed = asyncio.Event()
         """Set whenever a connection ends."""
 
@@ -205,8 +184,8 @@ class AcceptLoop:
         while True:
             await self._wait_for_room()
             try:
-                accepted = await self._accept(loop)
-            except (ConnectionAbortedError, BlockingIOError):
+                accepted, _ = await loop.sock_accept(self.listener)
+            except ConnectionAbortedError:
                 continue
             except OSError as error:  # no file descriptor or no memory is left
                 if not warned:
@@ -219,29 +198,9 @@ class AcceptLoop:
                 await loop.connect_accepted_socket(self._make_connection, accepted)
             except OSError:
                 accepted.close()
-            self._report_load()
-
-    async def _accept(self, loop: asyncio.AbstractEventLoop) -> socket.socket:
-        """Accept a connection; raise BlockingIOError if another worker process has taken it."""
-        if self.loads is None:
-            return (await loop.sock_accept(self.listener))[0]
-        await _readable(loop, self.listener)
-        if self.loads.is_busier():
-            await asyncio.sleep(YIELD_SECONDS)
-        accepted, _ = self.listener.accept()
-        accepted.setblocking(False)
-        return accepted
 
     def _make_connection(self) -> Connection:
-        return self.make_connection(self.limits.served, self._on_close)
-
-    def _on_close(self) -> None:
-        self.closed.set()
-        self._report_load()
-
-    def _report_load(self) -> None:
-        if self.loads is not None:
-            self.loads.report(len(self.connections))
+        return self.make_connection(self.limits.served, self.closed.set)
 
     async def _wait_for_room(self) -> None:
         """Wait until fewer connections than the maximum are open; close idle ones meanwhile."""
@@ -254,11 +213,150 @@ class AcceptLoop:
                     connection.close_if_idle(CROWDED_IDLE_SECONDS)
 
 
-async def _readable(loop: asyncio.AbstractEventLoop, listener: socket.socket) -> None:
-    """Wait until a connection waits to be accepted."""
-    readable = asyncio.Event()
-    loop.add_reader(listener, readable.set)
-    try:
-        await readable.wait()
-    finally:
-        loop.remove_reader(listener)
+async def too_many_connections(scope: Scope, receive: Receive, send: Send) -> None:
+    """ASGI app for connections beyond the limit."""
+    response = error_response(Overloaded("Too many connections at once", "Try again in a second"))
+    response.headers["connection"] = "close"
+    await response(scope, receive, send)
+
+
+class Connection(H11Protocol):
+    """One client connection with time limits for reading a request and writing a response."""
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        *,
+        timeout_seconds: float,
+        max_served: int,
+        on_close: Callable[[], None],
+    ) -> None:
+        super().__init__(config, server_state, app_state)
+        self._timeout_seconds = timeout_seconds
+        self._max_served = max_served
+        self._on_close = on_close
+        self._read_timer: asyncio.TimerHandle | None = None
+        self._reading_since = 0.0
+        self._write_timer: asyncio.TimerHandle | None = None
+        self._lingering = False
+        """A 400 response was sent; further data is ignored until the connection is closed."""
+
+    # Read timeout: a request's head must arrive in time; RequestLimits has the timeout of its body.
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > self._max_served:
+            self.app = SecurityHeaders(too_many_connections)
+        self._update_read_timer()
+
+    def handle_events(self) -> None:
+        super().handle_events()
+        self._update_read_timer()
+
+    def on_response_complete(self) -> None:
+        self._cancel_read_timer()
+        super().on_response_complete()
+        if self.conn.trailing_data[0]:
+            # The next request has begun: the keep-alive timer would close the connection without a response.
+            self._unset_keepalive_if_required()
+        self._update_read_timer()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._cancel_read_timer()
+        self.resume_writing()
+        self._on_close()
+
+    def _update_read_timer(self) -> None:
+        """Run the timer while we wait for the client, not while the client waits for us."""
+        if (
+            self._lingering
+            or self.transport.is_closing()
+            or (self.cycle and not self.cycle.response_complete)
+        ):
+            self._cancel_read_timer()
+        elif self._read_timer is None:
+            self._read_timer = self.loop.call_later(self._timeout_seconds, self._read_timeout)
+            self._reading_since = self.loop.time()
+
+    def _cancel_read_timer(self) -> None:
+        if self._read_timer is not None:
+            self._read_timer.cancel()
+            self._read_timer = None
+
+    def close_if_idle(self, seconds: float) -> None:
+        """Close the connection if it has waited this long for its client, to make room for others."""
+        if self._read_timer is not None and self.loop.time() - self._reading_since >= seconds:
+            self._cancel_read_timer()
+            self._read_timeout()
+
+    def _read_timeout(self) -> None:
+        self._read_timer = None
+        if self.transport.is_closing():
+            return
+        if self.transport.get_write_buffer_size():
+            # The previous response is still being sent.
+            self._update_read_timer()
+            return
+        request_begun = self.conn.their_state is h11.IDLE and self.conn.trailing_data[0]
+        if request_begun and self.conn.our_state is h11.IDLE:
+            self.send_400_response("The request was not received in time")
+        else:
+            self.transport.abort()
+
+    # Write timeout: a slow reader is waited for, one that reads nothing is not.
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._write_timer is None:
+            self._start_write_timer()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
+
+    def _start_write_timer(self) -> None:
+        before = self.transport.get_write_buffer_size()
+
+        def check() -> None:
+            if self.transport.get_write_buffer_size() < before:
+                self._start_write_timer()
+            else:
+                self.transport.abort()
+
+        self._write_timer = self.loop.call_later(self._timeout_seconds, check)
+
+    # Errors below HTTP
+
+    def send_400_response(self, msg: str) -> None:
+        """Send a JSON error for data that cannot be parsed as HTTP, then close after a delay."""
+        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+            self.transport.abort()
+            return
+        response: Response = error_response(BadRequest(msg.rstrip(".")))
+        headers = {**SECURITY_HEADERS, **response.headers, "connection": "close"}
+        for event in (
+            h11.Response(status_code=400, headers=list(headers.items()), reason=b"Bad Request"),
+            h11.Data(data=bytes(response.body)),
+            h11.EndOfMessage(),
+        ):
+            self.transport.write(self.conn.send(event) or b"")
+        # Closing with unread data would reset the connection and discard the response.
+        self._lingering = True
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self.loop.call_later(LINGER_SECONDS, self.transport.abort)
+
+    def data_received(self, data: bytes) -> None:
+        if not self._lingering:
+            super().data_received(data)
+
+    def shutdown(self) -> None:
+        if self._lingering:
+            self.transport.abort()
+        else:
+            super().shutdown()

@@ -133,7 +133,7 @@ class ToolHandler:
         given = tool.operation_arguments(arguments)
         if tool is not ASK:
             work = partial(calls.execute, operation=tool.operation, arguments=given)
-            return await self.host.run(work, progress)
+            return await self.host.run(work, progress, in_worker=True)
         settings = self.host.library.settings
         tokens = arguments.get("max_tokens", DEFAULT_TOKENS)
         given["max_tokens"] = answer_tokens(tokens, Ask.answer_tokens)
