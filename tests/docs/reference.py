@@ -22,7 +22,6 @@ from . import figures
 from .assisting import ASSISTANTS, assistants
 from .examples import ROOT, SKILL, clone, renew
 from .llms import LLMS, llms
-from .manual import MANUAL, manual
 
 PAGE = ROOT / "docs" / "reference.md"
 SHARED_BY = 3
@@ -136,7 +135,6 @@ def _notes(part: type) -> dict[str, str]:
 
 if __name__ == "__main__":
     PAGE.write_text(page())
-    MANUAL.write_text(manual())
     figures.renew()
     renew()
     with clone():

@@ -1,4 +1,4 @@
-"""The man page is up to date and valid roff."""
+"""The man page contains every command, and is valid roff."""
 
 from __future__ import annotations
 
@@ -6,19 +6,18 @@ import shutil
 import subprocess
 
 import pytest
+from scripts.manual import manual
 
-from .manual import MANUAL, manual
-
-
-def test_the_manual_page_is_current() -> None:
-    assert MANUAL.read_text() == manual(), "run python -m tests.docs.reference"
+from marklight.surfaces.cli.app import COMMANDS
 
 
 def test_groff_reports_no_warning() -> None:
+    page = manual()
+    assert all(f".SS marklight {name}".replace("-", r"\-") in page for name in COMMANDS)
     if not shutil.which("groff"):
         pytest.skip("no groff on this machine to read the manual page")
     done = subprocess.run(
-        ["groff", "-ww", "-man", "-Tutf8", "-P-c", str(MANUAL)], capture_output=True, text=True
+        ["groff", "-ww", "-man", "-Tutf8", "-P-c"], input=page, capture_output=True, text=True
     )
     assert done.returncode == 0
     assert done.stderr == ""

@@ -90,7 +90,7 @@ def test_exactly_the_allowed_keys_take_effect(key: str, default: Any, tmp_path: 
         (notice,) = found.notices
         assert f" {key}." in notice
         assert str(tmp_path / "marklight.toml") in notice
-        assert f"`marklight trust {tmp_path}`" in notice
+        assert f"`marklight settings --trust {tmp_path}`" in notice
 
 
 def test_all_keys_that_are_not_allowed_are_ignored_together(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def test_bash_reads_a_completed_name_as_one_word(
     write(docs, {"notes;touch${IFS}RAN;.md": "# Notes\n\nText.\n"})
     run(environment, docs, "index", ".")
     script = tmp_path / "completion.bash"
-    script.write_text(run(environment, docs, "completion", "bash"))
+    script.write_text(run(environment, docs, "--completion", "bash"))
     shell = "import os, sys; os.chdir(sys.argv[1]); os.execvp('bash', ['bash', '--norc', '-i'])"
     bin = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
     at = Terminal([str(docs)], {**environment, "PATH": bin, "PS1": "READY> "}, program=shell)

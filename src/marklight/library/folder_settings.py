@@ -20,7 +20,7 @@ from marklight.ingest.recipe import OFF
 from marklight.settings import Ignored, Layer, Schema, Settings, typed_layer
 from marklight.trust import FolderFile, is_trusted, read_folder_file, record_of
 
-NOT_ALLOWED = "requires `marklight trust`"
+NOT_ALLOWED = "requires `marklight settings --trust`"
 MAX_NAMED = 20
 """Maximum number of keys in a notice; `marklight settings` lists the others."""
 DOCUMENTS = frozenset(
@@ -202,4 +202,4 @@ def named(setting: Ignored) -> str:
 
 def command(folder: Path) -> str:
     """Return the shell command that trusts a folder."""
-    return f"marklight trust {shlex.quote(str(folder))}"
+    return f"marklight settings --trust {shlex.quote(str(folder))}"

@@ -137,8 +137,7 @@ class LibraryHost:
             await anyio.to_thread.run_sync(_wait_for_first_run, library, watcher)
         outcome = await pool.run(work, WatcherState.of(watcher))
         for report in outcome.reports:
-            for listener in tuple(watcher.listeners):
-                listener(report)
+            await anyio.to_thread.run_sync(watcher.notify, report)
         if outcome.woken:
             watcher.wake()
         value: Value = outcome.value

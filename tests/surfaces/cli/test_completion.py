@@ -84,7 +84,7 @@ def test_each_shell_can_parse_its_script(shell: str, check: list[str], tmp_path:
             sys.executable,
             "-c",
             "from marklight.surfaces.cli import main; main()",
-            "completion",
+            "--completion",
             shell,
         ],
         capture_output=True,
@@ -105,7 +105,7 @@ def test_bash_completes_interactively(folder: Path) -> None:
         pytest.skip("no bash, or the command is not installed beside this Python")
     script = f"""
         export PATH={PROGRAM.parent}:$PATH
-        source <(marklight completion bash)
+        source <(marklight --completion bash)
         COMP_WORDS=(marklight get guide/b); COMP_CWORD=2
         _marklight_completion marklight
         printf '%s\\n' "${{COMPREPLY[@]}}"
@@ -114,8 +114,7 @@ def test_bash_completes_interactively(folder: Path) -> None:
     assert done.stdout == "guide/backup.md\n", done.stderr
 
 
-def test_arguments_of_serve_and_clients_are_completed(folder: Path) -> None:
-    assert offered(folder, "serve", "st") == ["st", "status", "stop"]
+def test_clients_are_completed(folder: Path) -> None:
     assert offered(folder, "install-mcp", "cl") == ["claude-code", "claude-desktop", "cline"]
 
 
@@ -163,7 +162,7 @@ def test_bash_completes_words_with_an_equals_sign(
     line = " ".join(f"'{word}'" for word in ["marklight", *words]).replace("FOLDER", str(folder))
     script = f"""
         export PATH={PROGRAM.parent}:$PATH
-        source <(marklight completion bash)
+        source <(marklight --completion bash)
         COMP_WORDS=({line}); COMP_CWORD={len(words)}
         _marklight_completion marklight
         printf '%s\\n' "${{COMPREPLY[@]}}"

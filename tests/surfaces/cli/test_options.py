@@ -13,7 +13,7 @@ from tests.making import index_of, write
 from tests.surfaces.command_line import PAGES, run_cli
 from tests.surfaces.terminal import Terminal
 
-WITHOUT_LIBRARY = {"copy", "models", "eval", "completion"}
+WITHOUT_LIBRARY = {"copy", "models", "eval"}
 """Commands that name no library: copy has FROM and TO, the others use none."""
 READING = [
     ("search", "tokens expire"),

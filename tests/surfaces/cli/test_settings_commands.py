@@ -37,7 +37,7 @@ def test_ignored_settings_are_a_notice_and_the_search_continues(
     assert "guide/auth.md" in out
     expected = (
         f"note: Ignored in {folder}/marklight.toml: collections.more (allowed: folders inside this one that are not hidden), index.max_bytes. A folder's file may not"
-        f" set these. If you trust its author, `marklight trust {folder}` lists and allows them.\n"
+        f" set these. If you trust its author, `marklight settings --trust {folder}` lists and allows them.\n"
     )
     assert err.endswith(expected)
     assert err.count("Ignored in") == 1
@@ -50,11 +50,11 @@ def test_trust_prints_and_enables_settings(
     folder: Path, more: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert _found(capsys) == []
-    code, out, err = run_cli(capsys, "trust", str(folder))
+    code, out, err = run_cli(capsys, "settings", "--trust", str(folder))
     assert code == 0
     assert out == 'collections = {"more": "../more"}\nindex.max_bytes = 30000000\n'
     assert f"{folder}/marklight.toml is trusted until it changes" in err
-    assert f"Undo with `marklight trust {folder} --revoke`" in err
+    assert f"Undo with `marklight settings {folder} --revoke`" in err
     assert _found(capsys) == [str(more / "zebra.md")]
     assert "ignored" not in run_cli(capsys, "search", "zebra")[2]
     with marklight.open(folder) as library:
@@ -65,14 +65,14 @@ def test_trust_prints_and_enables_settings(
 def test_a_changed_file_must_be_trusted_again(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run_cli(capsys, "trust")
+    run_cli(capsys, "settings", "--trust")
     write(folder, {"marklight.toml": OUTSIDE + "# changed\n"})
     code, _, err = run_cli(capsys, "search", "when do tokens expire")
     assert code == 0
     assert "index.max_bytes. A folder's file may not set these." in err
     assert "It changed since it was trusted." in err
-    assert run_json(capsys, "trust", "--list", "--json")[0]["state"] == "changed"
-    run_cli(capsys, "trust")
+    assert run_json(capsys, "settings", "--trusted", "--json")[0]["state"] == "changed"
+    run_cli(capsys, "settings", "--trust")
     assert "ignored" not in run_cli(capsys, "search", "when do tokens expire")[2]
 
 
@@ -80,35 +80,35 @@ def test_a_changed_file_must_be_trusted_again(
 def test_revoke_ignores_the_settings_again(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run_cli(capsys, "trust", str(folder))
-    assert run_cli(capsys, "trust", "--revoke", str(folder))[:2] == (
+    run_cli(capsys, "settings", "--trust", str(folder))
+    assert run_cli(capsys, "settings", "--revoke", str(folder))[:2] == (
         0,
         f"{folder} is no longer trusted\n",
     )
     assert "collections.more" in run_cli(capsys, "search", "zebra")[2]
-    code, _, err = run_cli(capsys, "trust", "--revoke", str(folder))
+    code, _, err = run_cli(capsys, "settings", "--revoke", str(folder))
     assert code == 1
     assert f"{folder} is not trusted" in err
 
 
 @pytest.mark.usefixtures("more")
 def test_trusted_folders_are_listed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_json(capsys, "trust", "--list", "--json") == []
-    assert "No folder is trusted" in run_cli(capsys, "trust", "--list")[2]
-    assert run_json(capsys, "trust", "--json") == {
+    assert run_json(capsys, "settings", "--trusted", "--json") == []
+    assert "No folder is trusted" in run_cli(capsys, "settings", "--trusted")[2]
+    assert run_json(capsys, "settings", "--trust", "--json") == {
         "folder": str(folder),
         "file": str(folder / "marklight.toml"),
         "settings": {"collections": {"more": "../more"}, "index.max_bytes": 30_000_000},
     }
-    (row,) = run_json(capsys, "trust", "--list", "--json")
+    (row,) = run_json(capsys, "settings", "--trusted", "--json")
     assert (row["folder"], row["file"], row["state"]) == (str(folder), "marklight.toml", "trusted")
-    assert run_cli(capsys, "trust", "--list")[1].startswith(
+    assert run_cli(capsys, "settings", "--trusted")[1].startswith(
         f"{folder}  (marklight.toml, trusted, since "
     )
     (folder / "marklight.toml").unlink()
-    assert run_json(capsys, "trust", "--list", "--json")[0]["state"] == "missing"
+    assert run_json(capsys, "settings", "--trusted", "--json")[0]["state"] == "missing"
     moved = folder.rename(folder.parent / "moved")
-    assert run_json(capsys, "trust", "--revoke", str(folder), "--json")["revoked"]
+    assert run_json(capsys, "settings", "--revoke", str(folder), "--json")["revoked"]
     assert moved.is_dir()
 
 
@@ -116,7 +116,7 @@ def test_trust_is_recorded_outside_the_folder_for_this_user_only(
     folder: Path, more: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = sorted(folder.rglob("*"))
-    run_cli(capsys, "trust")
+    run_cli(capsys, "settings", "--trust")
     assert sorted(folder.rglob("*")) == before
     (record,) = (more.parent / "data" / "trust").iterdir()
     assert stat.S_IMODE(record.stat().st_mode) == 0o600
@@ -130,7 +130,7 @@ def test_trust_is_recorded_outside_the_folder_for_this_user_only(
 def test_a_copy_of_a_trusted_file_is_not_trusted(
     folder: Path, more: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run_cli(capsys, "trust")
+    run_cli(capsys, "settings", "--trust")
     copy = write(more.parent / "copy", {"a.md": "# A\n\nApples.\n", "marklight.toml": OUTSIDE})
     assert "collections.more" in run_cli(capsys, "search", "apples", str(copy))[2]
 
@@ -146,31 +146,41 @@ def test_settings_show_ignored_values_with_reasons(
     assert found["serve.start"] == {
         "value": False,
         "source": "built-in",
-        "ignored": {"value": True, "source": source, "reason": "requires `marklight trust`"},
+        "ignored": {
+            "value": True,
+            "source": source,
+            "reason": "requires `marklight settings --trust`",
+        },
     }
     assert found["chunk.max_chars"]["ignored"]["reason"] == "allowed: 200 to 20000"
     assert found["serve.token"]["ignored"]["value"] == "…"
     _, out, err = run_cli(capsys, "settings")
-    assert f"false  (built-in)  [ignored: true in {source}: requires `marklight trust`]" in out
+    assert (
+        f"false  (built-in)  [ignored: true in {source}: requires `marklight settings --trust`]"
+        in out
+    )
     assert "known" not in out
     assert "note: Ignored in" in err
-    assert "known" not in run_cli(capsys, "trust")[1]
+    assert "known" not in run_cli(capsys, "settings", "--trust")[1]
 
 
 def test_settings_that_need_no_trust_are_not_recorded(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(folder, {"marklight.toml": "search.per_document.max_passages = 4\n"})
-    code, out, err = run_cli(capsys, "trust")
+    code, out, err = run_cli(capsys, "settings", "--trust")
     assert (code, out) == (0, "")
     assert "already apply without trust. Nothing was changed" in err
-    assert run_json(capsys, "trust", "--list", "--json") == []
+    assert run_json(capsys, "settings", "--trusted", "--json") == []
 
 
 def test_pyproject_can_be_trusted(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(folder, {"pyproject.toml": "[tool.marklight.index]\nmax_bytes = 30000000\n"})
     assert "index.max_bytes" in run_cli(capsys, "search", "tokens")[2]
-    assert run_cli(capsys, "trust", "pyproject.toml")[1] == "index.max_bytes = 30000000\n"
+    assert (
+        run_cli(capsys, "settings", "--trust", "pyproject.toml")[1]
+        == "index.max_bytes = 30000000\n"
+    )
     assert "ignored" not in run_cli(capsys, "search", "tokens")[2]
 
 
@@ -190,13 +200,13 @@ def test_an_unusable_file_cannot_be_trusted(
     folder: Path, capsys: pytest.CaptureFixture[str], prepare: object, code: int, why: str
 ) -> None:
     prepare(folder / "marklight.toml")  # type: ignore[operator]
-    found, _, err = run_cli(capsys, "trust")
+    found, _, err = run_cli(capsys, "settings", "--trust")
     assert found == code
     assert why in err
 
 
-def test_revoke_and_list_together_are_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_cli(capsys, "trust", "--revoke", "--list")[0] == 2
+def test_revoke_and_trusted_together_are_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_cli(capsys, "settings", "--revoke", "--trusted")[0] == 2
 
 
 def test_commits_report_ignored_settings(
@@ -217,7 +227,10 @@ def test_the_password_of_an_engine_is_never_printed(
     address = "postgresql://ann:s3cr3t@127.0.0.1:1/x?library=docs&password=s3cr3t"
     write(folder, {"marklight.toml": f'engine = "{address}"\n'})
     outputs = [run_cli(capsys, *words) for words in (("settings",), ("settings", "--json"))]
-    outputs += [run_cli(capsys, "trust", "--json"), run_cli(capsys, "trust")]
+    outputs += [
+        run_cli(capsys, "settings", "--trust", "--json"),
+        run_cli(capsys, "settings", "--trust"),
+    ]
     for words in (("settings",), ("search", "x"), ("--debug", "status"), ("doctor",), ("index",)):
         outputs.append(run_cli(capsys, *words))
     for code, out, err in outputs:

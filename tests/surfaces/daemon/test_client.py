@@ -108,7 +108,7 @@ def test_status_shows_the_daemon(daemon: Path, capsys: pytest.CaptureFixture[str
     _, out, _ = run_command(capsys, "status", "--json")
     attached, state = json.loads(out), of(daemon)
     assert attached.pop("daemon")["address"] == state.address
-    code, out, _ = run_command(capsys, "serve", "status", "--json")
+    code, out, _ = run_command(capsys, "serve", "--status", "--json")
     assert code == 0
     assert json.loads(out)["pid"] == state.pid
 
@@ -216,11 +216,11 @@ def test_trust_and_its_revocation_apply_from_the_next_call(
 
     assert collections() == ["all"]
     until(notices)
-    _, _, err = run_command(capsys, "trust")
+    _, _, err = run_command(capsys, "settings", "--trust")
     assert "A daemon is running" in err
     assert collections() == ["all", "more"]
     until(lambda: not notices())
-    run_command(capsys, "trust", "--revoke")
+    run_command(capsys, "settings", "--revoke")
     assert collections() == ["all"]
     until(notices)
 
@@ -243,7 +243,7 @@ def test_a_killed_daemon_is_not_needed(daemon: Path, capsys: pytest.CaptureFixtu
     assert run_command(capsys, "search", "roll back") == before
     left = [file.name for file in Path(os.environ["MARKLIGHT_STATE_DIR"]).glob("*.json")]
     assert left == []
-    code, _, err = run_command(capsys, "stop")
+    code, _, err = run_command(capsys, "serve", "--stop")
     assert code == 1
     assert "No daemon is running" in err
 
@@ -259,7 +259,7 @@ def test_a_hanging_daemon_is_reported_and_not_waited_for(
         assert code == 0
         assert "undo command" in out
         assert f"(process {state.pid}) does not answer" in err
-        for query in (["stop"], ["serve", "status"], ["serve", "--port", "0"]):
+        for query in (["serve", "--stop"], ["serve", "--status"], ["serve", "--port", "0"]):
             code, _, err = run_command(capsys, *query)
             assert code == 3, query
             assert f"(process {state.pid}) does not answer. `kill -9 {state.pid}`" in err

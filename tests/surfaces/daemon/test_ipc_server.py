@@ -159,7 +159,7 @@ def test_a_full_daemon_rejects_clients_with_a_note_and_can_be_stopped(
                 run(arguments)
             return capsys.readouterr().err
 
-        assert crowded_out("stop").startswith(f"marklight: {crowded}. Try again")
+        assert crowded_out("serve", "--stop").startswith(f"marklight: {crowded}. Try again")
         # Clients that get no answer do not conclude that the daemon has ended.
         until(
             lambda: (
@@ -168,11 +168,11 @@ def test_a_full_daemon_rejects_clients_with_a_note_and_can_be_stopped(
             )
         )
         assert of(folder) == daemon
-        until(lambda: run(["serve", "status"]) == 0)
+        until(lambda: run(["serve", "--status"]) == 0)
     capsys.readouterr()
     until(lambda: run(["search", "roll back"]) == 0 and not capsys.readouterr().err)
     with many_clients(daemon, MAX_CLIENTS):
-        assert run(["stop"]) == 0
+        assert run(["serve", "--stop"]) == 0
 
 
 @pytest.mark.parametrize(

@@ -57,14 +57,14 @@ def test_stop_ends_a_daemon_with_other_settings(
     with serving(folder) as process:
         state = of(folder)
         monkeypatch.setenv("MARKLIGHT_SEARCH_FUSE", "reciprocal")
-        assert run(["stop"]) == 0
+        assert run(["serve", "--stop"]) == 0
         assert (
             capsys.readouterr().out
             == f"Stopped the daemon at {state.address} (process {state.pid})\n"
         )
         assert process.wait(PATIENCE_SECONDS) == 0
-    assert run(["serve", "stop"]) == 1
-    assert run(["stop", "--all"]) == 1
+    assert run(["serve", "--stop"]) == 1
+    assert run(["serve", "--stop", "--all"]) == 1
 
 
 def test_status_and_stop_accept_a_folder(
@@ -73,10 +73,10 @@ def test_status_and_stop_accept_a_folder(
     with serving(folder) as process:
         state = of(folder)
         monkeypatch.chdir(folder.parent)
-        assert run(["serve", "status", folder.name]) == 0
+        assert run(["serve", "--status", folder.name]) == 0
         assert state.address in capsys.readouterr().out
         assert run(["serve", folder.name, "other"]) == 2
-        assert run(["serve", "stop", folder.name]) == 0
+        assert run(["serve", "--stop", folder.name]) == 0
         assert process.wait(PATIENCE_SECONDS) == 0
 
 
@@ -150,7 +150,7 @@ def test_a_detached_daemon_runs_until_it_is_stopped(
         assert run(["search", "roll back"]) == 0
     finally:
         capsys.readouterr()
-        assert run(["stop"]) == 0
+        assert run(["serve", "--stop"]) == 0
     until(lambda: not _lives(state.pid))
 
 

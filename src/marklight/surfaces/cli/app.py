@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from importlib import import_module
+from typing import cast
 
 import click
 
@@ -23,24 +24,61 @@ _SUGGESTIONS = re.compile(r"\(Did you mean one of: ([^()]+)\?\)")
 """Matches the suggestions of click where it has several."""
 
 
-class LazyCommands(MutableMapping[str, click.Command]):
+SECTIONS: Mapping[str, Mapping[str, str]] = {
+    "Search and read": {
+        "search": "search_commands",
+        "query": "search_commands",
+        "list": "list_command",
+        "ask": "ask_command",
+        "commits": "search_commands",
+        "get": "document_commands",
+        "outline": "document_commands",
+        "links": "document_commands",
+        "related": "document_commands",
+    },
+    "Keep the index": {
+        "index": "index_commands",
+        "status": "status_command",
+        "doctor": "index_commands",
+        "clean": "clean_command",
+    },
+    "Connect": {
+        "serve": "server_commands",
+        "mcp": "server_commands",
+        "install-mcp": "client_commands",
+    },
+    "Configure and measure": {
+        "settings": "settings_commands",
+        "models": "model_commands",
+        "eval": "model_commands",
+    },
+}
+"""Modules of the commands by name, in the sections of `--help`."""
+MORE = {
+    "ignored": "index_commands",
+    "copy": "transfer_commands",
+    "export": "transfer_commands",
+    "import": "transfer_commands",
+    "worker": "worker_command",
+}
+"""Commands that few users need; `--help` lists only their names."""
+FUNCTIONS = {"eval": "evaluate", "import": "import_", "list": "list_"}
+"""Functions that are not named like their command, as that is a built-in or a keyword."""
+
+
+class LazyCommands(Mapping[str, click.Command]):
     """Commands by name, each imported on first use: a search does not load the modules of the others."""
 
-    def __init__(self, modules: Mapping[str, str]) -> None:
-        self._modules = dict(modules)
-        self._loaded: dict[str, click.Command] = {}
+    def __init__(self) -> None:
+        self._modules = {
+            name: module for part in SECTIONS.values() for name, module in part.items()
+        }
+        self._modules |= MORE
 
     def __getitem__(self, name: str) -> click.Command:
-        if name not in self._loaded:
-            module = import_module(f"marklight.surfaces.cli.{self._modules[name]}")
-            self._loaded[name] = getattr(module, FUNCTIONS.get(name, name).replace("-", "_"))
-        return self._loaded[name]
-
-    def __setitem__(self, name: str, command: click.Command) -> None:
-        self._modules[name], self._loaded[name] = "", command
-
-    def __delitem__(self, name: str) -> None:
-        del self._modules[name]
+        module = import_module(f"marklight.surfaces.cli.{self._modules[name]}")
+        command: click.Command = getattr(module, FUNCTIONS.get(name, name).replace("-", "_"))
+        return command
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._modules)
@@ -49,44 +87,38 @@ class LazyCommands(MutableMapping[str, click.Command]):
         return len(self._modules)
 
 
-FUNCTIONS = {"eval": "evaluate", "import": "import_", "list": "list_"}
-"""Functions that are not named like their command, as that is a built-in or a keyword."""
+COMMANDS = LazyCommands()
 
-COMMANDS = LazyCommands(
-    {
-        "search": "search_commands",
-        "list": "list_command",
-        "ask": "ask_command",
-        "query": "search_commands",
-        "index": "index_commands",
-        "get": "document_commands",
-        "outline": "document_commands",
-        "commits": "search_commands",
-        "related": "document_commands",
-        "links": "document_commands",
-        "ignored": "index_commands",
-        "status": "status_command",
-        "doctor": "index_commands",
-        "clean": "clean_command",
-        "copy": "transfer_commands",
-        "export": "transfer_commands",
-        "import": "transfer_commands",
-        "settings": "settings_commands",
-        "trust": "settings_commands",
-        "serve": "server_commands",
-        "stop": "server_commands",
-        "worker": "worker_command",
-        "models": "model_commands",
-        "eval": "eval_command",
-        "mcp": "server_commands",
-        "install-mcp": "client_commands",
-        "completion": "completion",
-    }
-)
+
+class CommandGroup(click.Group):
+    """The commands, listed in `--help` by purpose."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """Write a section for each purpose, and a line with the names of the other commands."""
+        width = max(len(name) for part in SECTIONS.values() for name in part)
+        for title, names in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl(
+                    [
+                        (name.ljust(width), COMMANDS[name].get_short_help_str(formatter.width))
+                        for name in names
+                    ]
+                )
+        with formatter.section("More"):
+            formatter.write_text(", ".join(MORE))
+
+
+def _print_completion(ctx: click.Context, _: click.Parameter, shell: str | None) -> None:
+    if shell and not ctx.resilient_parsing:
+        from marklight.surfaces.cli.completion import script
+
+        click.echo(script(shell))
+        ctx.exit()
 
 
 @click.group(
-    commands=COMMANDS,
+    cls=CommandGroup,
+    commands=cast(MutableMapping[str, click.Command], COMMANDS),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(package_name="marklight", message="%(prog)s %(version)s")
@@ -97,6 +129,15 @@ COMMANDS = LazyCommands(
     help="Print a traceback if an error occurs.",
 )
 @click.option("--no-daemon", is_flag=True, help="Do not use a daemon, even if one is running.")
+@click.option(
+    "--completion",
+    type=click.Choice(["bash", "zsh", "fish"]),
+    metavar="SHELL",
+    is_eager=True,
+    expose_value=False,
+    callback=_print_completion,
+    help="Print a completion script for bash, zsh or fish.",
+)
 def app(no_daemon: bool) -> None:
     """Search folders of Markdown files on your own machine, by keyword and by meaning.
 
@@ -175,7 +216,11 @@ def _hint(error: click.UsageError, context: click.Context | None, arguments: Seq
         # Click reports an option without a value before it knows the command.
         names = [name for name in arguments[:1] if name in COMMANDS]
         return f"See `{' '.join(['marklight', *names])} --help`"
-    names = [each.name or "" for each in context.command.params if isinstance(each, click.Argument)]
+    names = [
+        parameter.name or ""
+        for parameter in context.command.params
+        if isinstance(parameter, click.Argument)
+    ]
     takes_query = "query" in names
     if "extra argument" in error.message and takes_query:
         return "Put a query of several words in quotes"

@@ -1,4 +1,4 @@
-"""Shell completion: the completion command, and completions of collections, tags, documents and headings."""
+"""Shell completion: the scripts, and completions of collections, tags, documents and headings."""
 
 from __future__ import annotations
 
@@ -14,13 +14,10 @@ from marklight.formatting import one_line
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from click.shell_completion import CompletionItem
-
     from marklight.library import Library
 
 MAX_COMPLETIONS = 200
 """Completions offered at once; more would scroll away."""
-SHELLS = ("bash", "zsh", "fish")
 BASH = r"""_marklight_completion() {
     local IFS=$'\n'
     local response completion value word index prefix
@@ -66,29 +63,17 @@ zsh and fish quote what they insert themselves.
 """
 
 
-@click.command(short_help="Print a shell completion script.")
-@click.argument("shell", type=click.Choice(SHELLS))
-def completion(shell: str) -> int:
-    """Print a shell completion script.
-
-    It completes commands, options, paths, collections, tags and settings, of the library that the line names.
-
-    \b
-    bash: marklight completion bash >> ~/.bashrc
-    zsh:  marklight completion zsh >> ~/.zshrc
-    fish: marklight completion fish > ~/.config/fish/completions/marklight.fish
-    """
+def script(shell: str) -> str:
+    """Return the completion script of a shell: bash, zsh or fish."""
     if shell == "bash":
-        click.echo(BASH)
-        return 0
+        return BASH
     from click.shell_completion import get_completion_class
 
     from marklight.surfaces.cli.app import app
 
-    script = get_completion_class(shell)
-    assert script is not None
-    click.echo(script(app, {}, "marklight", "_MARKLIGHT_COMPLETE").source())
-    return 0
+    completion = get_completion_class(shell)
+    assert completion is not None
+    return completion(app, {}, "marklight", "_MARKLIGHT_COMPLETE").source()
 
 
 def collections(context: click.Context, incomplete: str) -> list[str]:
@@ -147,20 +132,6 @@ def clients(context: click.Context, incomplete: str) -> list[str]:  # noqa: ARG0
     return [name for name in CLIENTS if name.startswith(incomplete)]
 
 
-def serve_arguments(
-    context: click.Context,  # noqa: ARG001 - the signature of all completions
-    incomplete: str,
-) -> list[CompletionItem]:
-    """Complete the argument of `serve`: a folder, status or stop."""
-    from click.shell_completion import CompletionItem
-
-    # The folder first: bash discards completions that come before it.
-    return [
-        CompletionItem(incomplete, type="dir"),
-        *(CompletionItem(word) for word in ("status", "stop") if word.startswith(incomplete)),
-    ]
-
-
 def _paths(library: Library, incomplete: str) -> list[str]:
     page = library.documents(like=incomplete, limit=MAX_COMPLETIONS)
     return [id.named(page.several_collections) for id, _ in page.documents]
@@ -185,7 +156,11 @@ def _library(context: click.Context) -> Iterator[Library]:
 
     given = dict(context.params)
     # Click assigns no arguments where the word before the cursor is an option that still lacks its value.
-    names = [each.name for each in context.command.params if isinstance(each, click.Argument)]
+    names = [
+        parameter.name
+        for parameter in context.command.params
+        if isinstance(parameter, click.Argument)
+    ]
     for name, value in zip(names, context.args, strict=False):
         if name and not given.get(name):
             given[name] = value

@@ -104,7 +104,7 @@ def _watch(
         if not isinstance(library, Library):
             raise UsageError(
                 "A daemon already keeps this index up to date",
-                "To watch here instead, run `marklight stop` first",
+                "To watch here instead, run `marklight serve --stop` first",
             )
         if not yes:
             confirm_first_run(library)
@@ -130,7 +130,7 @@ def batch_line(report: Report) -> str:
         "changed": list(map(report.name, report.changed)),
         "moved": [f"{report.name(old)} → {report.name(new)}" for old, new in report.moved],
         "removed": list(map(report.name, report.removed)),
-        "skipped": [f"{report.name(each.document)} ({each.reason})" for each in report.skipped],
+        "skipped": [f"{report.name(skip.document)} ({skip.reason})" for skip in report.skipped],
     }
     parts = []
     for kind, names in kinds.items():

@@ -1,4 +1,4 @@
-"""Commands about models: models list, pull, verify, import."""
+"""Commands about models and their quality: models list, pull, verify, import; eval."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from marklight.errors import UsageError
 from marklight.formatting import one_line
 from marklight.surfaces import render
-from marklight.surfaces.cli.options import AS_JSON
-from marklight.surfaces.cli.output import Bar, show, show_json
+from marklight.surfaces.cli.options import AS_JSON, MODE, SET
+from marklight.surfaces.cli.output import Bar, note, show, show_json
 
 if TYPE_CHECKING:
     from marklight.models.record import Kind, ModelRecord
@@ -86,8 +87,8 @@ def verify(name: str | None, as_json: bool) -> int:
     if as_json:
         show_json(problems)
     else:
-        for model, found in problems.items():
-            show(one_line(f"{model}: {'; '.join(found) or 'ok'}"))
+        for model, reasons in problems.items():
+            show(one_line(f"{model}: {'; '.join(reasons) or 'ok'}"))
     return 3 if any(problems.values()) else 0
 
 
@@ -126,3 +127,75 @@ def _output(row: ModelRow) -> str:
 def _installed(record: ModelRecord) -> str:
     setting = "reranker.name" if record.kind == "reranker" else "model.name"
     return f'Installed {record.name}. To use it, set {setting} = "{record.name}" in your settings'
+
+
+@click.command("eval", short_help="Measure search quality.")
+@click.argument("dataset", required=False, type=click.Path(path_type=Path))
+@AS_JSON
+@MODE
+@click.option(
+    "--ablate",
+    "with_ablation",
+    is_flag=True,
+    help="Measure the effect of each stage by leaving it out.",
+)
+@click.option(
+    "--compare",
+    "compared",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Compare with a second run that uses this setting; repeat to combine several.",
+)
+@click.option(
+    "-n", "--sample", type=int, metavar="N", help="Use only N queries, for a quick estimate."
+)
+@click.option(
+    "--off-topic",
+    type=click.Path(path_type=Path),
+    metavar="DATASET",
+    help="Take the queries without an answer from DATASET [default: 40 built-in queries].",
+)
+@SET
+def evaluate(
+    dataset: Path | None,
+    as_json: bool,
+    mode: str,
+    with_ablation: bool,
+    compared: tuple[str, ...],
+    sample: int | None,
+    off_topic: Path | None,
+    assignments: tuple[str, ...],
+) -> int:
+    """Measure search quality with queries whose answers are known.
+
+    DATASET is a .toml file with your own queries, a folder with dataset.toml, or a folder in BEIR
+    format. Run `marklight eval` without DATASET to see how to write one.
+    """
+    from marklight.eval.dataset import HELP
+    from marklight.eval.evaluate import evaluate
+
+    if dataset is None:
+        click.echo(f"{HELP}", err=True)
+        raise UsageError("No dataset given", "See above for how to write one")
+    if not dataset.expanduser().exists():
+        raise UsageError(
+            f"No such dataset: {dataset}", "Run `marklight eval` to see how to write one"
+        )
+    with Bar() as bar:
+        result = evaluate(
+            dataset,
+            mode=mode,
+            assignments=assignments,
+            compared=compared,
+            with_ablation=with_ablation,
+            sample_size=sample,
+            off_topic=off_topic,
+            progress=bar,
+        )
+    for notice in result.notices:
+        note(notice)
+    if as_json:
+        show_json(result.to_dict())
+    else:
+        show(result.to_text())
+    return 0

@@ -1,4 +1,4 @@
-"""Commands that run servers: serve and stop for the daemon, mcp for an assistant."""
+"""Commands that run servers: serve for the daemon, mcp for an assistant."""
 
 from __future__ import annotations
 
@@ -11,15 +11,7 @@ import click
 
 from marklight.errors import NotFound, UsageError
 from marklight.surfaces import render
-from marklight.surfaces.cli.options import (
-    AS_JSON,
-    IN_PATH,
-    SET,
-    completer,
-    in_library,
-    one_folder,
-    open_own,
-)
+from marklight.surfaces.cli.options import AS_JSON, SET, in_library, open_own
 from marklight.surfaces.cli.output import Bar, note, show, show_json
 
 if TYPE_CHECKING:
@@ -30,15 +22,7 @@ REDRAW_SECONDS = 0.2
 
 
 @click.command(short_help="Serve a library: web page, HTTP API and MCP.")
-@click.argument(
-    "path",
-    required=False,
-    type=click.Path(),
-    metavar="[PATH]|status|stop",
-    shell_complete=completer("serve_arguments"),
-)
-@click.argument("served", required=False, type=click.Path(path_type=Path), metavar="")
-@IN_PATH
+@in_library
 @click.option(
     "--host",
     metavar="ADDRESS",
@@ -59,48 +43,37 @@ REDRAW_SECONDS = 0.2
     help="Serve with N processes (default: serve.workers, 1); one per core is enough.",
 )
 @click.option("--detach", is_flag=True, help="Run in the background; return once it is ready.")
+@click.option("--status", is_flag=True, help="Show the running daemon of the library.")
+@click.option("--stop", is_flag=True, help="Stop the daemon of the library; the index is kept.")
+@click.option("--all", "every", is_flag=True, help="With --stop: stop all your daemons.")
 @click.option("--leave-idle", is_flag=True, hidden=True)
 @AS_JSON
 @SET
 def serve(
-    path: str | None,
-    served: Path | None,
     folder: Path | None,
     as_json: bool,
     assignments: tuple[str, ...],
     detach: bool,
+    status: bool,
+    stop: bool,
+    every: bool,
     leave_idle: bool,
     **options: Any,
 ) -> int:
     """Serve a library: web page, HTTP API, and MCP at /mcp.
 
     While it runs, other commands send their queries to this process (the daemon).
-
-    `serve status [PATH]` shows the running daemon and `serve stop [PATH]` stops it. To serve a folder
-    named status or stop, write ./status or ./stop.
     """
-    if path == "status":
-        return _print_daemons(one_folder(served, folder), as_json)
-    if path == "stop":
-        return _stop(one_folder(served, folder), False)
-    if served:
-        raise UsageError(
-            f"Cannot serve two folders: {path} and {served}",
-            "Combine folders with `[collections]` in marklight.toml",
-        )
+    if every and not stop:
+        raise click.UsageError("--all is used with --stop only")
+    if status:
+        return _print_daemons(folder, as_json)
+    if stop:
+        return _stop(folder, every)
     given = {name: value for name, value in options.items() if value is not None}
-    library = one_folder(Path(path) if path else None, folder)
     if detach:
-        return _detach(library, given, assignments, as_json)
-    return _serve(library, given, assignments, leave_idle, as_json)
-
-
-@click.command()
-@in_library
-@click.option("--all", "every", is_flag=True, help="Stop all your daemons.")
-def stop(folder: Path | None, every: bool) -> int:
-    """Stop the daemon of a library; the index is kept."""
-    return _stop(folder, every)
+        return _detach(folder, given, assignments, as_json)
+    return _serve(folder, given, assignments, leave_idle, as_json)
 
 
 @click.command(short_help="Serve a library to an assistant over MCP.")
@@ -167,8 +140,8 @@ async def _show_indexing(daemon: Daemon) -> None:
 
     while True:
         with Bar() as bar:
-            while (at := daemon.host.watcher.progress) and at.total:
-                bar(at.phase, at.done, at.total)
+            while (progress := daemon.host.watcher.progress) and progress.total:
+                bar(progress.phase, progress.done, progress.total)
                 await anyio.sleep(REDRAW_SECONDS)
         await anyio.sleep(REDRAW_SECONDS)
 

@@ -1,4 +1,4 @@
-"""Commands about settings: settings, trust."""
+"""The command settings: list the settings, and trust the settings file of a folder."""
 
 from __future__ import annotations
 
@@ -24,16 +24,38 @@ SECRETS = ("serve.token",)
 """Settings whose values are never printed."""
 
 
-@click.command()
+@click.command(short_help="List the settings; trust the settings file of a folder.")
 @in_library
+@click.option("--trust", is_flag=True, help="Trust the settings file of the folder.")
+@click.option("--revoke", is_flag=True, help="Stop trusting the folder.")
+@click.option("--trusted", is_flag=True, help="List trusted folders.")
 @AS_JSON
 @SET
-def settings(folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -> int:
+def settings(
+    folder: Path | None,
+    trust: bool,
+    revoke: bool,
+    trusted: bool,
+    as_json: bool,
+    assignments: tuple[str, ...],
+) -> int:
     """List every setting with its value and its source.
 
-    Settings that are ignored because the folder's settings file is not trusted are marked. Run
-    `marklight trust` to enable them. If a setting is wrong, the built-in values are listed.
+    A folder's marklight.toml or pyproject.toml can change only ranking, passage sizes and which documents
+    are indexed. Models, servers, the location of the index, paths outside the folder and all other settings
+    are ignored until you trust the file, and marked in the list. --trust prints the settings that it enables;
+    use it again after the file changes. If a setting is wrong, the built-in values are listed.
     """
+    if trust + revoke + trusted > 1:
+        raise click.UsageError("Only one of --trust, --revoke and --trusted can be used")
+    if trusted:
+        return _list_trusted(as_json)
+    if trust or revoke:
+        return (_trust if trust else _revoke)(folder, as_json)
+    return _list(folder, as_json, assignments)
+
+
+def _list(folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -> int:
     from marklight.errors import SettingsError
     from marklight.library.configuration import OFTEN_CHANGED
 
@@ -101,34 +123,14 @@ def value_text(key: str, value: Any) -> str:
 def ignored_values(ignored: Iterable[Ignored]) -> dict[str, dict[str, Any]]:
     """Return the ignored settings of a folder's file by key; entries of one table are merged."""
     rows: dict[str, dict[str, Any]] = {}
-    for each in ignored:
-        if not each.entry:
-            value = masked(each.key, each.value)
-            rows[each.key] = {"value": value, "source": each.source, "reason": each.reason}
-            continue
-        row = rows.setdefault(each.key, {"value": {}, "source": each.source, "reason": each.reason})
-        row["value"][each.entry] = each.value
+    for setting in ignored:
+        origin = {"source": setting.source, "reason": setting.reason}
+        if setting.entry:
+            row = rows.setdefault(setting.key, {"value": {}, **origin})
+            row["value"][setting.entry] = setting.value
+        else:
+            rows[setting.key] = {"value": masked(setting.key, setting.value), **origin}
     return rows
-
-
-@click.command(short_help="Trust the settings file of a folder.")
-@in_library
-@click.option("--revoke", is_flag=True, help="Stop trusting the folder.")
-@click.option("--list", "list_all", is_flag=True, help="List trusted folders.")
-@AS_JSON
-def trust(folder: Path | None, revoke: bool, list_all: bool, as_json: bool) -> int:
-    """Trust the settings file of a folder, and print the settings this enables.
-
-    Until then, a folder's marklight.toml or pyproject.toml can change only ranking, passage sizes and which
-    documents are indexed. Models, servers, the location of the index, paths outside the folder and all
-    other settings are ignored. Run this command again after the file changes. PATH defaults to the
-    library that contains the current folder.
-    """
-    if revoke and list_all:
-        raise click.UsageError("--revoke and --list cannot be used together")
-    if list_all:
-        return _list_trusted(as_json)
-    return (_revoke if revoke else _trust)(folder, as_json)
 
 
 def _trust(path: Path | None, as_json: bool) -> int:
@@ -159,7 +161,7 @@ def _trust(path: Path | None, as_json: bool) -> int:
     for key, value in values.items():
         show(one_line(f"{key} = {value_text(key, value)}"))
     if values:
-        undo = f"marklight trust {shlex.quote(str(folder))} --revoke"
+        undo = f"marklight settings {shlex.quote(str(folder))} --revoke"
         note(f"{file.path} is trusted until it changes. Undo with `{undo}`")
         _note_daemon(folder)
     else:
@@ -177,7 +179,7 @@ def _revoke(path: Path | None, as_json: bool) -> int:
     folder = Path(os.path.realpath(path)) if path and exact else locate(path).folder
     if not store.revoke(folder):
         raise NotFound(
-            f"{folder} is not trusted", "List trusted folders with `marklight trust --list`"
+            f"{folder} is not trusted", "List trusted folders with `marklight settings --trusted`"
         )
     if as_json:
         show(render.to_json({"folder": str(folder), "revoked": True}))
@@ -194,7 +196,7 @@ def _note_daemon(folder: Path) -> None:
     if any(True for _ in state_files(folder)):
         text = (
             "A daemon is running. Changes to serve.host, serve.port or serve.token apply after a restart:"
-            " `marklight stop`, then `marklight serve`"
+            " `marklight serve --stop`, then `marklight serve`"
         )
         note(complete_commands(text, folder))
 

@@ -56,14 +56,17 @@ def attach(
             connection.close()
             other = f"runs Marklight {state.version}, not {__version__}"
             notify(
-                complete_commands(f"{daemon} {other}. {NOT_USED}; `marklight stop` ends it", folder)
+                complete_commands(
+                    f"{daemon} {other}. {NOT_USED}; `marklight serve --stop` ends it", folder
+                )
             )
         except ClosedEarly:
             notify(f"{daemon} {OVERLOADED}. {NOT_USED}")
         except Unreachable:
             notify(
                 complete_commands(
-                    f"{daemon} does not answer. {NOT_USED}; `marklight stop` ends it", folder
+                    f"{daemon} does not answer. {NOT_USED}; `marklight serve --stop` ends it",
+                    folder,
                 )
             )
         except DaemonFull:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from marklight.library import Library
     from marklight.surfaces.daemon.process import Monitor
 
-END_DAEMON = "End that daemon with `marklight stop`"
+END_DAEMON = "End that daemon with `marklight serve --stop`"
 POLL_SECONDS = 0.02
 READY_SECONDS = 30.0
 """Time limit for a detached daemon to answer; it loads no model before."""

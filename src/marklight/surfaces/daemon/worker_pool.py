@@ -13,7 +13,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from itertools import count
@@ -86,13 +86,13 @@ class WorkerPool:
         """A byte for each call, in memory that all processes share."""
         self._numbers = count()
         self._executor: ProcessPoolExecutor | None = None
+        self._opening: list[Future[None]] = []
 
     async def start(self) -> None:
         """Start all processes and open the library in each; raise the error of one that cannot."""
-        executor = self._current()
-        waiting = [executor.submit(_open_library) for _ in range(self.processes)]
+        self._current()
         try:
-            await asyncio.gather(*map(asyncio.wrap_future, waiting))
+            await asyncio.gather(*map(asyncio.wrap_future, self._opening))
         except BrokenProcessPool:
             raise StoreError("A worker process ended unexpectedly while it started") from None
 
@@ -134,6 +134,8 @@ class WorkerPool:
             self._executor = ProcessPoolExecutor(
                 self.processes, self._context, _start, (self._library, self._cancelled)
             )
+            # An executor starts a process for each call that finds no idle one.
+            self._opening = [self._executor.submit(_open_library) for _ in range(self.processes)]
         return self._executor
 
 

@@ -1,19 +1,20 @@
-"""Generate the man page from the commands; `python -m tests.docs.reference` writes it."""
+"""Generate the man page from the commands; the build backend calls it, and puts the page into the wheel.
+
+`python scripts/manual.py` prints the page. It needs click and the sources only.
+"""
 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 
-import marklight
-from marklight.surfaces.cli.app import app
-
-from .examples import ROOT
-
+ROOT = Path(__file__).resolve().parent.parent
 MANUAL = ROOT / "man" / "marklight.1"
-
+"""The page, as pyproject.toml names it; not under version control."""
 EXIT_STATUS = {
     "0": "answered",
     "1": "nothing found, or no confident match",
@@ -22,7 +23,7 @@ EXIT_STATUS = {
 }
 FILES = {
     ".marklight/": "the index, beside the documents",
-    "marklight.toml": "settings of the library in this folder; some apply only after marklight trust",
+    "marklight.toml": "settings of the library in this folder; some apply only after marklight settings --trust",
     "config.toml": "the user's settings, in the platform's configuration folder under marklight/",
     "~/.local/share/marklight/": "records of your indexes, trusted folders, and indexes of folders that cannot be written",
     "~/.cache/marklight/": "downloaded models, datasets of marklight eval",
@@ -37,6 +38,10 @@ ENVIRONMENT = {
 
 def manual() -> str:
     """Return the page in roff."""
+    sys.path.insert(0, str(ROOT / "src"))
+    import marklight
+    from marklight.surfaces.cli.app import app
+
     lines = [
         f'.TH MARKLIGHT 1 "" "marklight {marklight.__version__}" "User Commands"',
         ".SH NAME",
@@ -109,3 +114,13 @@ def _plain(text: str) -> str:
         .replace("”", r"\(rq")
     )
     return rf"\&{text}" if text.startswith((".", "'")) else text
+
+
+def write() -> None:
+    """Write the page where the wheel takes it from."""
+    MANUAL.parent.mkdir(exist_ok=True)
+    MANUAL.write_text(manual(), "utf-8")
+
+
+if __name__ == "__main__":
+    print(manual(), end="")
