@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from marklight.surfaces.cli.app import run
+from marklight.surfaces.daemon.client import Connection
 from marklight.surfaces.daemon.discovery import state_files
-from marklight.surfaces.daemon.ipc_protocol import Connection
 from tests.making import write
 from tests.surfaces.daemon.serving import (
     command,
@@ -252,7 +252,7 @@ def test_a_hanging_daemon_is_reported_and_not_waited_for(
     daemon: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state = of(daemon)
-    monkeypatch.setattr("marklight.surfaces.daemon.ipc_protocol.HANDSHAKE_SECONDS", 0.5)
+    monkeypatch.setattr("marklight.surfaces.daemon.client.HANDSHAKE_SECONDS", 0.5)
     os.kill(state.pid, signal.SIGSTOP)
     try:
         code, out, err = run_command(capsys, "search", "roll back")
@@ -294,8 +294,8 @@ def test_a_search_starts_a_daemon_if_serve_start_is_set(folder: Path) -> None:
     assert first.returncode == 0
     assert "marklight.library" in loaded(first)
     # Nobody leaves whom somebody is connected to, however long the next command takes to begin.
-    line = Connection(of(folder), "call")
-    line.negotiate(())
+    line = Connection(of(folder))
+    line.negotiate((), "call")
     settled(folder)
     second = command("search", "roll back", **wanted)
     line.close()

@@ -17,9 +17,9 @@ from filelock import FileLock
 
 from marklight.private_files import state_folder
 from marklight.surfaces.cli.app import run
-from marklight.surfaces.daemon import discovery, ipc_protocol
+from marklight.surfaces.daemon import client, discovery
+from marklight.surfaces.daemon.client import Connection
 from marklight.surfaces.daemon.discovery import State
-from marklight.surfaces.daemon.ipc_protocol import Connection, DaemonFull
 from marklight.surfaces.daemon.ipc_server import MAX_CLIENTS, MAX_REJECTED
 from tests.surfaces.daemon.serving import of, serving
 from tests.waiting import PATIENCE_SECONDS, until
@@ -32,14 +32,16 @@ def many_clients(daemon: State, count: int) -> Iterator[None]:
         for _ in range(count):
             line = until(lambda: admitted(daemon))
             lines.callback(line.close)
-            line.negotiate(())
+            line.negotiate((), "call")
         yield
 
 
 def admitted(daemon: State) -> Connection | None:
     """Connect; None while the daemon still counts clients that have just disconnected."""
-    with suppress(DaemonFull):
-        return Connection(daemon, "call")
+    connection = Connection(daemon)
+    if not connection.is_rejected:
+        return connection
+    connection.close()
     return None
 
 
@@ -70,7 +72,7 @@ def test_only_the_user_can_read_the_state_files(daemon: State) -> None:
 
 
 def test_a_client_without_the_secret_gets_no_answer(daemon: State) -> None:
-    wrong = {"secret": daemon.secret[:-1], "purpose": "control"}
+    wrong = {"secret": daemon.secret[:-1]}
     for sent in (
         b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
         b"POST / HTTP/1.1\r\nHost: x\r\n\r\n" + json.dumps({"secret": daemon.secret}).encode(),
@@ -86,12 +88,12 @@ def test_a_client_without_the_secret_gets_no_answer(daemon: State) -> None:
         b"",  # nothing at all, until it is let go
     ):
         assert answer_to(daemon.port, sent) == b"", sent[:40]
-    hello = json.dumps({"secret": daemon.secret, "purpose": "control"}).encode() + b"\n{}\n"
+    hello = json.dumps({"secret": daemon.secret}).encode() + b"\n{}\n"
     assert json.loads(answer_to(daemon.port, hello))["proof"] == daemon.proof
 
 
 def test_an_invalid_session_does_not_disturb_the_daemon(daemon: State, folder: Path) -> None:
-    hello = json.dumps({"secret": daemon.secret, "purpose": "call"}).encode() + b"\n"
+    hello = json.dumps({"secret": daemon.secret}).encode() + b"\n"
     settle = json.dumps({"settings": discovery.process_settings()}).encode() + b"\n"
     for sent in (b"nonsense\n", b"{}\n", settle + b"[]\n", settle + b"{\n"):
         answer_to(daemon.port, hello + sent)
@@ -194,7 +196,7 @@ def test_another_program_on_the_port_never_receives_the_query(
 def test_a_silent_program_on_the_port_is_recognised_by_the_free_lock(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ipc_protocol, "HANDSHAKE_SECONDS", 0.5)
+    monkeypatch.setattr(client, "HANDSHAKE_SECONDS", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         file = write_state_file(folder, silent.getsockname()[1])
         assert run(["search", "roll back"]) == 0
@@ -222,7 +224,7 @@ def test_a_daemon_that_is_ending_is_not_reported_as_unresponsive(
 def test_a_slow_handshake_times_out(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ipc_protocol, "HANDSHAKE_SECONDS", 0.5)
+    monkeypatch.setattr(client, "HANDSHAKE_SECONDS", 0.5)
     received: list[bytes] = []
 
     def drip(listening: socket.socket) -> None:

@@ -69,26 +69,28 @@ def install_mcp(
             "No client given",
             f"Name one: {', '.join(clients.CLIENTS)}; --list shows what is installed",
         )
-    known = clients.find_client(client)
+    assistant = clients.find_client(client)
     if name is not None and not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
         # The rule of the strictest clients, Claude Code and Codex.
         raise UsageError(f"Not a valid server name: {name[:100]!r}", "Use letters, digits, - and _")
     project_folder = Path.cwd() if project else None
-    path = (file.expanduser() if file else clients.config_file(known, project_folder)).absolute()
-    config = ConfigFile(path, known.comments)
-    skill_file = clients.skill_file(known, project_folder) if skill else None
+    path = (
+        file.expanduser() if file else clients.config_file(assistant, project_folder)
+    ).absolute()
+    config = ConfigFile(path, assistant.comments)
+    skill_file = clients.skill_file(assistant, project_folder) if skill else None
     if remove:
-        _remove(known, name, folder, config, skill_file, dry_run)
+        _remove(assistant, name, folder, config, skill_file, dry_run)
         return 0
     served = _served_folder(folder, client)
-    keys = _entry_keys(known, config, name, served)
-    entry = known.entry(clients.server_command(served))
+    keys = _entry_keys(assistant, config, name, served)
+    entry = assistant.entry(clients.server_command(served))
     if dry_run:
         _print_entry(config, keys, skill_file, entry)
         return 0
     if not (project or file or path.parent.is_dir()):
-        note(f"{path.parent} does not exist yet. Is {known.title} installed?")
-    _install(known, config, keys, served, entry)
+        note(f"{path.parent} does not exist yet. Is {assistant.title} installed?")
+    _install(assistant, config, keys, served, entry)
     if skill_file:
         from marklight.surfaces.setup.config_file import write_skill
 
@@ -102,31 +104,30 @@ def install_mcp(
 
         note(
             f"{', '.join(variables)} {'is' if len(variables) == 1 else 'are'} set in this shell but may not be"
-            f" set when {known.title} starts Marklight. Put settings it needs in {user_file()}"
+            f" set when {assistant.title} starts Marklight. Put settings it needs in {user_file()}"
         )
     return 0
 
 
 def _list(client: str | None) -> int:
     """Print a line for each entry: client, name, folder and configuration file."""
-    from marklight.surfaces.setup.clients import CLIENTS, find_client
-    from marklight.surfaces.setup.installed import list_installed
+    from marklight.surfaces.setup.clients import CLIENTS, find_client, list_installed
 
     names = [find_client(client).name] if client else list(CLIENTS)
-    found = list(list_installed(names, Path.cwd()))
-    rows = [(each.client, each.name, each.folder, str(each.file), each.problem) for each in found]
-    widths = [max((display_width(row[at]) for row in rows if row[1]), default=0) for at in range(3)]
-    for row in rows:
-        *cells, file, problem = row
-        if not row[1]:
-            note(one_line(f"{row[0]}: {problem}"))
+    entries = list(list_installed(names, Path.cwd()))
+    rows = [(entry.client, entry.name, entry.folder) for entry in entries if entry.name]
+    widths = [max(map(display_width, column)) for column in zip(*rows, strict=True)]
+    for entry in entries:
+        if not entry.name:
+            note(one_line(f"{entry.client}: {entry.problem}"))
             continue
         columns = (
             cell + " " * (width - display_width(cell))
-            for cell, width in zip(cells, widths, strict=True)
+            for cell, width in zip((entry.client, entry.name, entry.folder), widths, strict=True)
         )
-        show(one_line("  ".join((*columns, file)) + (f" ({problem})" if problem else "")))
-    if not any(row[1] for row in rows):
+        problem = f" ({entry.problem})" if entry.problem else ""
+        show(one_line("  ".join((*columns, str(entry.file))) + problem))
+    if not rows:
         where = f" in {find_client(client).title}" if client else ""
         note(f"No library is installed{where}. Add one: `marklight install-mcp CLIENT PATH`")
         return 1
@@ -137,7 +138,7 @@ def _entry_keys(
     client: Client, config: ConfigFile, name: str | None, folder: Path
 ) -> tuple[str, ...]:
     """Return the keys of the entry for a folder; a second library gets a name of its own."""
-    from marklight.surfaces.setup.installed import DEFAULT_NAME, entries_of, entry_name
+    from marklight.surfaces.setup.clients import DEFAULT_NAME, entries_of, entry_name
 
     values = _values(config)
     if name is None:
@@ -218,17 +219,17 @@ def _remove(
 
 def _name_to_remove(client: Client, values: dict[str, Any], folder: Path | None, file: Path) -> str:
     """Return the name of the entry that serves the folder, or of the only one."""
-    from marklight.surfaces.setup.installed import DEFAULT_NAME, entries_of, name_of
+    from marklight.surfaces.setup.clients import DEFAULT_NAME, entries_of, name_of
 
     entries = entries_of(client, values)
     if folder is not None:
-        if own := name_of(folder.expanduser().resolve(), entries):
-            return own
+        if name := name_of(folder.expanduser().resolve(), entries):
+            return name
         raise UsageError(
             f"No entry in {file} serves {folder}", "See `marklight install-mcp --list`"
         )
     if len(entries) > 1:
-        served = ", ".join(f"{name} ({place})" for name, place in entries.items())
+        served = ", ".join(f"{name} ({place})" for name, place in sorted(entries.items()))
         raise UsageError(f"{file} has several libraries: {served}", "Choose one with --name")
     return next(iter(entries), DEFAULT_NAME)
 

@@ -17,8 +17,8 @@ from anyio.abc import ByteStream, SocketAttribute, SocketListener, TaskGroup
 
 from marklight.errors import MarklightError, SettingsError
 from marklight.surfaces import operations
+from marklight.surfaces.daemon.client import HANDSHAKE_SECONDS, MAX_HANDSHAKE_BYTES, encode
 from marklight.surfaces.daemon.discovery import State
-from marklight.surfaces.daemon.ipc_protocol import HANDSHAKE_SECONDS, MAX_HANDSHAKE_BYTES, encode
 from marklight.surfaces.host import IN_THIS_PROCESS, LibraryHost
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 MAX_CLIENTS = 200
 MAX_REJECTED = 50
-"""Connections beyond MAX_CLIENTS that get a rejection and may still stop the daemon; more are closed at once."""
+"""Connections beyond MAX_CLIENTS that get a rejection; more are closed at once."""
 ACCEPT_RETRY_SECONDS = 1.0
 """Pause before the next `accept` when no file descriptor is left."""
 HEARTBEAT_SECONDS = 1.0
@@ -97,13 +97,11 @@ class IpcServer:
         self,
         host: LibraryHost,
         settings: Mapping[str, Any],
-        *,
-        stop: Callable[[], None],
         reload_settings: Callable[[], Awaitable[None]],
     ) -> None:
         self.host = host
         self.settings = settings
-        self.stop, self.reload_settings = stop, reload_settings
+        self.reload_settings = reload_settings
         self.connections = 0
         self.port = 0
 
@@ -154,30 +152,22 @@ class IpcServer:
         secret = str(hello.get("secret", "")).encode("utf-8", "surrogatepass")
         if not hmac.compare_digest(secret, self.state.secret.encode()):
             return
-        await lines.send({"proof": self.state.proof, "pid": self.state.pid, "full": full})
-        if hello.get("purpose") == "control":
-            await self._control(lines)
-        elif full:
+        await lines.send({"proof": self.state.proof, "full": full})
+        if full:
             return
-        elif await self._negotiate(lines):
-            if hello.get("purpose") == "mcp":
-                await serve_mcp(self.host, lines)
-                return
-            while True:
-                await self._call(lines, await lines.receive())
-
-    async def _control(self, lines: JsonLines) -> None:
         with anyio.fail_after(HANDSHAKE_SECONDS):
-            message = await lines.receive(MAX_HANDSHAKE_BYTES)
-        if message.get("command") == "stop":
-            await lines.send({"stopping": True})
-            self.stop()
+            message = await lines.receive()
+        if not await self._accepts(lines, message.get("settings")):
+            return
+        if message.get("purpose") == "mcp":
+            await serve_mcp(self.host, lines)
+            return
+        while True:
+            await self._call(lines, await lines.receive())
 
-    async def _negotiate(self, lines: JsonLines) -> bool:
-        """Compare the settings of the client with ours; return whether they are equal."""
-        with anyio.fail_after(HANDSHAKE_SECONDS):
-            message = await lines.receive(MAX_LINE_BYTES)
-        if message.get("settings") != self.settings:
+    async def _accepts(self, lines: JsonLines, settings: Any) -> bool:
+        """Compare the settings of the client with ours; describe the library if they are equal."""
+        if settings != self.settings:
             await lines.send({"mismatch": "other settings"})
             return False
         try:
@@ -204,7 +194,7 @@ class IpcServer:
                 while True:
                     await lines.send(receive.receive_nowait())
         if reply:
-            await lines.send({"id": request.get("id"), **reply})
+            await lines.send(reply)
 
     async def _execute(
         self, request: dict[str, Any], progress: MemoryObjectSendStream[dict[str, Any]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,16 +16,23 @@ from marklight.errors import SettingsError, StoreError, UsageError
 from marklight.model import digest
 from marklight.place import complete_commands, locate
 from marklight.private_files import is_plain_file, open_private
-from marklight.surfaces.daemon.client import OVERLOADED, PROGRAM, connect, set_options
+from marklight.surfaces.daemon.client import (
+    OVERLOADED,
+    PROGRAM,
+    ClosedEarly,
+    Unreachable,
+    connect,
+    set_options,
+)
 from marklight.surfaces.daemon.discovery import (
     SUFFIX,
     State,
     make_state_folder,
     process_settings,
     read_state,
+    remove_state,
     state_files,
 )
-from marklight.surfaces.daemon.ipc_protocol import ClosedEarly, Unreachable
 
 if TYPE_CHECKING:
     from marklight.library import Library
@@ -235,7 +243,7 @@ def answering_daemon(file: Path) -> State | None:
     if state is None:
         return None
     try:
-        connection = connect(file, state, "control")
+        connection = connect(file, state)
     except Unreachable:
         return None
     if connection is None:
@@ -249,7 +257,7 @@ def running_daemons(folder: Path | None) -> list[State]:
     running = []
     for file, state in list(state_files(folder)):
         try:
-            connection = connect(file, state, "control")
+            connection = connect(file, state)
         except Unreachable as error:
             raise unresponsive(state, error) from None
         if connection:
@@ -265,14 +273,13 @@ def stop(folder: Path | None, stopped: Callable[[State], None]) -> bool:
     any_stopped = False
     for file, state in list(state_files(folder)):
         try:
-            if (connection := connect(file, state, "control")) is None:
+            if (connection := connect(file, state)) is None:
                 continue
-            connection.send({"command": "stop"})
-            connection.receive()
             connection.close()
+            os.kill(state.pid, signal.SIGTERM)
             # A daemon holds its lock until it has ended.
             with FileLock(file.with_suffix(".lock"), timeout=STOP_SECONDS):
-                pass
+                remove_state(file, state)  # on Windows it ends at once
         except (Unreachable, Timeout) as error:
             raise unresponsive(state, error) from None
         any_stopped = True

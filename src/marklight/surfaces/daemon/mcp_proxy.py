@@ -18,9 +18,15 @@ from threading import Event, Lock, Thread
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
 from marklight.place import locate
-from marklight.surfaces.daemon.client import PROGRAM, attach, set_options
+from marklight.surfaces.daemon.client import (
+    PROGRAM,
+    Connection,
+    Unreachable,
+    WrongPeer,
+    attach,
+    set_options,
+)
 from marklight.surfaces.daemon.discovery import is_disabled, process_settings
-from marklight.surfaces.daemon.ipc_protocol import Connection, Unreachable, WrongPeer
 
 START_SECONDS = 20.0
 """Time limit for a started daemon to answer: on a busy machine, starting a server of our own takes as long."""
@@ -62,7 +68,7 @@ class DaemonServer:
     def is_alive(self) -> bool:
         """Return whether the daemon answers a new connection."""
         try:
-            Connection(self._state, "control").close()
+            Connection(self._state).close()
         except (Unreachable, WrongPeer):
             return False
         return True

@@ -47,7 +47,7 @@ FileStatus = tuple[int, int, int, int]
 
 
 class Daemon:
-    """Serves a library over HTTP and IPC until a stop request, a signal, the end of the parent or the idle time limit."""
+    """Serves a library over HTTP and IPC until a signal, the end of the parent or the idle time limit."""
 
     def __init__(
         self,
@@ -66,9 +66,7 @@ class Daemon:
         """HTTP requests in progress."""
         self.stopped = asyncio.Event()
         self.address = configured_address(library.serve, port_of(listener))
-        self.ipc = IpcServer(
-            self.host, settings, stop=self.stopped.set, reload_settings=self._reload_settings
-        )
+        self.ipc = IpcServer(self.host, settings, self._reload_settings)
         self._settings_files = _settings_status(library)
         self._reload_lock = anyio.Lock()
         self._settings_error = ""

@@ -1,4 +1,4 @@
-"""Supported clients: paths of their configuration and skill files, and the entry of an MCP server in each.
+"""Supported clients: paths of their configuration and skill files, and our entries in them.
 
 Sources, read in November 2026:
 Claude Code: code.claude.com/docs/en/mcp and /skills; Claude Desktop: modelcontextprotocol.io, its page on local servers;
@@ -14,15 +14,18 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 import sys
-from collections.abc import Mapping, Sequence
+import unicodedata
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
+from itertools import chain, count
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, NamedTuple
 
 from marklight.errors import UsageError
 from marklight.surfaces.parameters import suggest
+from marklight.surfaces.setup.config_file import CannotEdit, ConfigFile, read_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +36,6 @@ class Machine:
     home: PurePath
     environment: Mapping[str, str]
 
-    @property
-    def applications(self) -> PurePath:
-        """Return the folder for application data of the user."""
-        if self.platform == "darwin":
-            return self.home / "Library" / "Application Support"
-        if self.platform == "win32":
-            return self.folder_in("APPDATA") or self.home / "AppData" / "Roaming"
-        # The XDG specification: ignore relative paths.
-        folder = self.folder_in("XDG_CONFIG_HOME")
-        return folder if folder and folder.is_absolute() else self.home / ".config"
-
     def folder_in(self, variable: str) -> PurePath | None:
         """Return the folder that an environment variable names."""
         value = self.environment.get(variable, "").strip()
@@ -53,26 +45,22 @@ class Machine:
     def xdg_config(self) -> PurePath:
         """Return the folder for configuration by the XDG specification, on every platform."""
         folder = self.folder_in("XDG_CONFIG_HOME")
+        # The specification: ignore relative paths.
         return folder if folder and folder.is_absolute() else self.home / ".config"
 
+    @property
+    def applications(self) -> PurePath:
+        """Return the folder for application data of the user."""
+        if self.platform == "darwin":
+            return self.home / "Library" / "Application Support"
+        if self.platform == "win32":
+            return self.folder_in("APPDATA") or self.home / "AppData" / "Roaming"
+        return self.xdg_config
 
-class Base(Enum):
-    """Folder that contains a client's configuration."""
-
-    HOME = "home"
-    APPLICATIONS = "application data"
-    XDG = "XDG"
-    """The XDG folder on every platform."""
-    CONFIG = "config"
-    """The XDG folder on Linux, `~/.config` on macOS, application data on Windows."""
-
-    def folder(self, machine: Machine) -> PurePath:
-        """Return the folder on a machine."""
-        if self is Base.APPLICATIONS or (self is Base.CONFIG and machine.platform != "darwin"):
-            return machine.applications
-        if self is Base.XDG:
-            return machine.xdg_config
-        return machine.home / ".config" if self is Base.CONFIG else machine.home
+    @property
+    def config(self) -> PurePath:
+        """Return the XDG folder on Linux, `~/.config` on macOS, application data on Windows."""
+        return self.home / ".config" if self.platform == "darwin" else self.applications
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +73,8 @@ class Client:
     """Instruction for the user after the entry is added."""
     file: str
     """Relative to the base folder."""
-    base: Base = Base.HOME
+    base: str = "home"
+    """Folder of a machine: home, applications, xdg_config or config."""
     variables: Mapping[str, str] = field(default_factory=dict)
     """Environment variables that name another folder, each with the path of the file in it; empty if it names the file."""
     other_names: tuple[str, ...] = ()
@@ -122,7 +111,7 @@ class Client:
         for variable, path in self.variables.items():
             if folder := machine.folder_in(variable):
                 return (folder / path if path else folder,)
-        plain = self.base.folder(machine) / self.file
+        plain: PurePath = getattr(machine, self.base) / self.file
         if self.name == "zed" and machine.platform == "win32":
             return (plain.parent.with_name("Zed") / plain.name,)
         if self.name == "claude-desktop" and machine.platform == "win32":
@@ -167,7 +156,7 @@ CLIENTS: Mapping[str, Client] = {
             title="Claude Desktop",
             next_step="Quit Claude Desktop, not just its window, and start it again",
             file="Claude/claude_desktop_config.json",
-            base=Base.APPLICATIONS,
+            base="applications",
         ),
         Client(
             name="cursor",
@@ -184,7 +173,7 @@ CLIENTS: Mapping[str, Client] = {
             title="VS Code",
             next_step="In VS Code, run `MCP: List Servers`, start the server and trust it",
             file="Code/User/mcp.json",
-            base=Base.APPLICATIONS,
+            base="applications",
             project_file=".vscode/mcp.json",
             servers="servers",
             comments=True,
@@ -219,7 +208,7 @@ CLIENTS: Mapping[str, Client] = {
             title="opencode",
             next_step="Start a new session and check with `opencode mcp list`",
             file="opencode/opencode.json",
-            base=Base.XDG,
+            base="xdg_config",
             other_names=("opencode.jsonc",),
             project_file="opencode.json",
             servers="mcp",
@@ -232,7 +221,7 @@ CLIENTS: Mapping[str, Client] = {
             title="Zed",
             next_step="In Zed's settings, under AI, MCP Servers, the server must be active",
             file="zed/settings.json",
-            base=Base.CONFIG,
+            base="config",
             project_file=".zed/settings.json",
             servers="context_servers",
             comments=True,
@@ -292,7 +281,7 @@ def config_file(client: Client, project: Path | None) -> Path:
             f"{client.title} has no configuration for a single project", "Leave out --project"
         )
     candidates = (file, *(file.with_name(name) for name in client.other_names))
-    return next((each for each in candidates if each.exists()), file)
+    return next((path for path in candidates if path.exists()), file)
 
 
 def skill_file(client: Client, project: Path | None) -> Path:
@@ -317,3 +306,90 @@ def server_command(folder: Path) -> tuple[str, ...]:
             return (str(program), "mcp", str(folder))
     # -P: never import modules from the folder in which the client starts us.
     return (sys.executable, "-P", "-m", "marklight", "mcp", str(folder))
+
+
+# Entries
+
+DEFAULT_NAME = "marklight"
+"""Name of the first library's entry."""
+MAX_SUFFIX = 20
+"""Characters of a folder's name in the name of an entry: `mcp__NAME__search_with_hypothesis` may have 64."""
+
+
+class Installed(NamedTuple):
+    """An entry in the configuration of a client, or the reason why its file cannot be read."""
+
+    client: str
+    file: Path
+    name: str = ""
+    folder: str = ""
+    problem: str = ""
+
+
+def list_installed(names: Collection[str], project: Path) -> Iterator[Installed]:
+    """Yield our entries in the files of these clients: the user's, then those of a project."""
+    for client in (CLIENTS[name] for name in names):
+        for place in (None, project):
+            try:
+                file = config_file(client, place)
+            except UsageError:  # no configuration for a single project
+                continue
+            try:
+                entries = entries_of(client, read_values(ConfigFile(file, client.comments)))
+            except CannotEdit as error:
+                yield Installed(client.name, file, problem=error.message)
+                continue
+            for name, folder in entries.items():
+                problem = "" if Path(folder).is_dir() else "the folder does not exist"
+                yield Installed(client.name, file, name, folder, problem)
+
+
+def served_folder(entry: Any) -> str | None:
+    """Return the folder that an entry serves; None if the entry is not one of ours."""
+    if not isinstance(entry, Mapping):
+        return None
+    # `cline mcp add` writes the command into an object of its own.
+    command = entry if "command" in entry else entry.get("transport")
+    if not isinstance(command, Mapping):
+        return None
+    program, arguments = command.get("command"), command.get("args")
+    arguments = arguments if isinstance(arguments, list) else []
+    given = [*(program if isinstance(program, list) else [program]), *arguments]
+    words = [word for word in given if isinstance(word, str)]
+    if words != given or "mcp" not in words[:-1]:
+        return None
+    number = words.index("mcp")
+    is_ours = any(re.search(r"(^|[\\/])marklight(\.exe)?$", word) for word in words[:number])
+    return words[number + 1] if is_ours else None
+
+
+def entries_of(client: Client, values: Mapping[str, Any]) -> dict[str, str]:
+    """Return the folders that a configuration file serves, by the names of their entries."""
+    servers: Any = values
+    for key in client.servers_path(values):
+        servers = servers.get(key) if isinstance(servers, Mapping) else None
+    if not isinstance(servers, Mapping):
+        return {}
+    folders = {name: served_folder(entry) for name, entry in servers.items()}
+    return {name: folder for name, folder in folders.items() if folder is not None}
+
+
+def entry_name(folder: Path, entries: Mapping[str, str]) -> str:
+    """Return the name for the entry of a folder: its own one, `marklight`, or one with the name of the folder.
+
+    `entries` are ours with their folders. The first one is replaced if its folder does not exist any more.
+    """
+    if name := name_of(folder, entries):
+        return name
+    if DEFAULT_NAME not in entries or not Path(entries[DEFAULT_NAME]).is_dir():
+        return DEFAULT_NAME
+    plain = unicodedata.normalize("NFKD", folder.name).encode("ascii", "ignore").decode().lower()
+    suffix = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:MAX_SUFFIX].strip("-") or "2"
+    wanted = f"{DEFAULT_NAME}-{suffix}"
+    numbered = (f"{wanted}-{number}" for number in count(2))
+    return next(name for name in chain((wanted,), numbered) if name not in entries)
+
+
+def name_of(folder: Path, entries: Mapping[str, str]) -> str | None:
+    """Return the name of the entry that serves a folder."""
+    return next((name for name, served in entries.items() if Path(served) == folder), None)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from marklight.errors import MarklightError
-from marklight.surfaces.setup import config_formats
 from marklight.surfaces.setup.config_formats import JSON, JSONC, TOML, Format
 
 BACKUP_SUFFIX = ".before-marklight"
@@ -87,7 +86,7 @@ def put_entry(file: ConfigFile, keys: Sequence[str], entry: Mapping[str, Any]) -
 
 
 def take_entry(file: ConfigFile, keys: Sequence[str]) -> Change:
-    """Remove the entry, and the object around it if we created it."""
+    """Remove the entry, and the object around it if that is empty then."""
     *outer, _ = keys
 
     def edit(text: str) -> tuple[str, str]:
@@ -96,8 +95,7 @@ def take_entry(file: ConfigFile, keys: Sequence[str]) -> Change:
             return text, ""
         after, expected = format.take(text, keys), _with(values, keys, None)
         # TOML needs no statement for the outer table.
-        empty = format is not TOML and _get(file.path, expected, outer) == {}
-        if empty and _created_outer(file, keys):
+        if format is not TOML and _get(file.path, expected, outer) == {}:
             after, expected = format.take(after, outer), _with(expected, outer, None)
         _check(file, after, expected)
         return after, "removed"
@@ -106,8 +104,8 @@ def take_entry(file: ConfigFile, keys: Sequence[str]) -> Change:
 
 
 def entry_text(file: ConfigFile, keys: Sequence[str], entry: Mapping[str, Any]) -> str:
-    """Return the entry in the format of the file, to paste into it."""
-    return config_formats.entry_text(file.format, keys, entry)
+    """Return a file that contains the entry only, to paste into another."""
+    return file.format.put("", keys, entry).rstrip("\n")
 
 
 def write_skill(file: Path) -> Change:
@@ -147,13 +145,13 @@ def replace_file(file: Path, before: bytes | None, after: bytes) -> Path | None:
     if before is None:
         _write(real, after, None, None)
         return None
-    found = real.stat()
-    if not stat.S_IMODE(found.st_mode) & 0o222:
+    status = real.stat()
+    if not stat.S_IMODE(status.st_mode) & 0o222:
         # It could be replaced all the same, but its owner made it read-only on purpose.
         raise PermissionError(None, "it is read-only", str(real))
-    backup = _backup_of(real)
-    _write(backup, before, found, None)
-    _write(real, after, found, before)
+    backup = real.with_name(real.name + BACKUP_SUFFIX)
+    _write(backup, before, status, None)
+    _write(real, after, status, before)
     return backup
 
 
@@ -189,23 +187,6 @@ def _read(file: Path) -> bytes | None:
         return file.read_bytes()
     except FileNotFoundError:
         return None
-
-
-def _backup_of(real: Path) -> Path:
-    return real.with_name(real.name + BACKUP_SUFFIX)
-
-
-def _created_outer(file: ConfigFile, keys: Sequence[str]) -> bool:
-    """Return whether the backup shows that we created the object around our entry."""
-    *outer, name = keys
-    try:
-        backup = _read(_backup_of(Path(os.path.realpath(file.path))))
-        values = _parse(file, _decode(file.path, backup or b"").removeprefix(BOM))
-        before = _get(file.path, values, outer)
-    except (CannotEdit, OSError):
-        return False
-    # The backup contains our entry alone if we changed it since we added it.
-    return before is None or (isinstance(before, dict) and list(before) == [name])
 
 
 def _edit(file: Path, edit: Callable[[str], tuple[str, str]]) -> Change:

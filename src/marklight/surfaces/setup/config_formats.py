@@ -28,11 +28,6 @@ class Format(Protocol):
     def take(self, text: str, keys: Sequence[str]) -> str: ...
 
 
-def entry_text(format: Format, keys: Sequence[str], value: Mapping[str, Any]) -> str:
-    """Return a file that contains the entry only, to paste into another."""
-    return format.put("", keys, value).rstrip("\n")
-
-
 class JsonFormat:
     """JSON, edited as text; with `comments` also JSON with comments and trailing commas (JSONC)."""
 
@@ -49,50 +44,58 @@ class JsonFormat:
         return json.dumps(first, sort_keys=True) == json.dumps(second, sort_keys=True)
 
     def put(self, text: str, keys: Sequence[str], value: Any) -> str:
-        """Set a value, in the indentation of the file."""
+        """Set a value, in the indentation of the file; a new member is the first of its object."""
         if not self._without_comments(text).plain.strip():
             above = text.rstrip()
             text = f"{above}\n{{}}\n" if above else "{}\n"
         layout = _JsonLayout(text)
-        without = self._without_comments(text)
-        start = _skip_blanks(without.plain, 0)
+        plain = self._without_comments(text).plain
+        start = _skip_blanks(plain, 0)
         for depth, key in enumerate(keys, 1):
-            members, end = _members(without.plain, start)
-            member = next((each for each in members if each.key == key), None)
+            members, end = _members(plain, start)
+            member = next((member for member in members if member.key == key), None)
             if member is None:
                 for outer in reversed(keys[depth:]):
                     value = {outer: value}
                 new = f"{layout.line(depth)}{json.dumps(key)}: {layout.dump(value, depth)}"
+                rest = text[start + 1 : end]
                 if members:
-                    return _append(text, without, members[-1].end, end, new)
-                comments = len(text[start + 1 : end].rstrip())
-                if comments:
-                    at = start + 1 + comments
-                    return text[:at] + new + (text[at:end] or layout.line(depth - 1)) + text[end:]
-                return text[: start + 1] + new + layout.line(depth - 1) + text[end:]
+                    new += ","
+                elif not rest.strip():
+                    rest = layout.line(depth - 1)
+                return text[: start + 1] + new + rest + text[end:]
             if depth == len(keys):
-                return text[: member.value_at] + layout.dump(value, depth) + text[member.end :]
-            start = member.value_at
+                return text[: member.value_start] + layout.dump(value, depth) + text[member.end :]
+            start = member.value_start
         raise AssertionError("a path has at least one key")
 
     def take(self, text: str, keys: Sequence[str]) -> str:
-        """Remove a member that exists; comments around it stay."""
+        """Remove a member that exists, with its line and one comma; comments around it stay."""
         without = self._without_comments(text)
         start = _skip_blanks(without.plain, 0)
         for key in keys[:-1]:
             inner = _members(without.plain, start)[0]
-            start = next(each.value_at for each in inner if each.key == key)
+            start = next(member.value_start for member in inner if member.key == key)
         members, end = _members(without.plain, start)
-        at = next(number for number, each in enumerate(members) if each.key == keys[-1])
-        before = members[at - 1].end if at else start + 1
-        after = members[at + 1].at if at + 1 < len(members) else end
-        member = members[at]
-        around = text[before : member.at] + text[member.end : after]
-        if around.strip(", \t\r\n"):
-            return _cut(text, without.uncommented, member, before, after)
-        if at:
-            return text[:before] + text[member.end :]
-        return text[: member.at] + text[after:] if len(members) > 1 else text[:before] + text[end:]
+        number = next(number for number, member in enumerate(members) if member.key == keys[-1])
+        member = members[number]
+        before = members[number - 1].end if number else start + 1
+        after = members[number + 1].start if number + 1 < len(members) else end
+        begin = member.start
+        while begin > before and text[begin - 1] in " \t":
+            begin -= 1
+        comma = without.uncommented.find(",", member.end, after)
+        # The line break stays if something else follows on the line: it may end a comment.
+        alone = not text[max(comma + 1, member.end) :].lstrip(" \t")[:1].strip("\r\n")
+        if alone and begin > before and text[begin - 1] == "\n":
+            begin -= 2 if text[begin - 2 : begin] == "\r\n" else 1
+        if comma >= 0:
+            return text[:begin] + text[member.end : comma] + text[comma + 1 :]
+        comma = without.uncommented.find(",", before, member.start)
+        if comma >= 0:
+            return text[:comma] + text[comma + 1 : begin] + text[member.end :]
+        rest = text[start + 1 : begin] + text[member.end : end]
+        return text[: start + 1] + (rest if rest.strip() else "") + text[end:]
 
     def _without_comments(self, text: str) -> _Blanked:
         if not self._comments:
@@ -113,48 +116,18 @@ class _Blanked(NamedTuple):
 _STRING = r'"(?:[^"\\]|\\.)*"'
 _COMMENT = re.compile(rf"{_STRING}|//[^\r\n]*|/\*[\s\S]*?\*/")
 _TRAILING_COMMA = re.compile(rf"{_STRING}|,(?=\s*[}}\]])")
-_COMMENTS_ON_LINE = re.compile(r"(?:[ \t]*(?:/\*[^\r\n]*?\*/|//[^\r\n]*))*")
 
 
 def _blank(match: re.Match[str]) -> str:
     return match[0] if match[0].startswith('"') else re.sub(r"[^\r\n]", " ", match[0])
 
 
-def _append(text: str, without: _Blanked, last: int, end: int, new: str) -> str:
-    """Add a member after the last one, below the comment on its line; a trailing comma stays one."""
-    comma = without.uncommented.find(",", last, end)
-    after = last if comma < 0 else comma + 1
-    comments = _COMMENTS_ON_LINE.match(text, after, end)
-    at = comments.end() if comments and without.plain is not text else after
-    if comma < 0:
-        return f"{text[:last]},{text[last:at]}{new}{text[at:]}"
-    return f"{text[:at]}{new},{text[at:]}"
-
-
-def _cut(text: str, uncommented: str, member: _Member, before: int, after: int) -> str:
-    """Remove a member with its line and one comma; all comments between `before` and `after` stay."""
-    comma = uncommented.find(",", member.end, after)
-    begin = member.at
-    while begin > before and text[begin - 1] in " \t":
-        begin -= 1
-    # The line break stays if something else follows on the line: it may end a comment.
-    own_line = not text[max(comma + 1, member.end) :].lstrip(" \t")[:1].strip("\r\n")
-    if own_line and begin > before and text[begin - 1] == "\n":
-        begin -= 2 if text[begin - 2 : begin] == "\r\n" else 1
-    if comma >= 0:
-        return text[:begin] + text[member.end : comma] + text[comma + 1 :]
-    comma = uncommented.find(",", before, member.at)
-    if comma < 0:
-        return text[:begin] + text[member.end :]
-    return text[:comma] + text[comma + 1 : begin] + text[member.end :]
-
-
 class _Member(NamedTuple):
     """Offsets of a member of an object: start of the key, start and end of the value."""
 
     key: str
-    at: int
-    value_at: int
+    start: int
+    value_start: int
     end: int
 
 
@@ -178,22 +151,22 @@ class _JsonLayout:
 def _members(text: str, start: int) -> tuple[list[_Member], int]:
     """Return the members of the object at `start` and its end; the text is valid JSON."""
     members: list[_Member] = []
-    at = _skip_blanks(text, start + 1)
-    while text[at] != "}":
-        key, end = _DECODER.raw_decode(text, at)
-        value_at = _skip_blanks(text, _skip_blanks(text, end) + 1)
-        _, end = _DECODER.raw_decode(text, value_at)
-        members.append(_Member(key, at, value_at, end))
-        at = _skip_blanks(text, end)
-        if text[at] == ",":
-            at = _skip_blanks(text, at + 1)
-    return members, at
+    position = _skip_blanks(text, start + 1)
+    while text[position] != "}":
+        key, end = _DECODER.raw_decode(text, position)
+        value_start = _skip_blanks(text, _skip_blanks(text, end) + 1)
+        _, end = _DECODER.raw_decode(text, value_start)
+        members.append(_Member(key, position, value_start, end))
+        position = _skip_blanks(text, end)
+        if text[position] == ",":
+            position = _skip_blanks(text, position + 1)
+    return members, position
 
 
-def _skip_blanks(text: str, at: int) -> int:
-    while text[at : at + 1] in (" ", "\t", "\n", "\r"):
-        at += 1
-    return at
+def _skip_blanks(text: str, position: int) -> int:
+    while text[position : position + 1] in (" ", "\t", "\n", "\r"):
+        position += 1
+    return position
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -219,35 +192,35 @@ class TomlFormat:
         """Set values in a table: replace its lines for these keys, or append the table."""
         parts = list(_statements(text))
         newline = "\r\n" if "\r\n" in text else "\n"
-        lines = "".join(f"{name} = {_toml_value(each)}{newline}" for name, each in value.items())
-        at = _table_start(parts, keys)
-        if at is None:
+        lines = "".join(f"{name} = {_toml_value(item)}{newline}" for name, item in value.items())
+        tables = (number for number, part in enumerate(parts) if part.table == tuple(keys))
+        start = next(tables, None)
+        if start is None:
             ended = text if not text or text.endswith("\n") else text + newline
             gap = newline if ended else ""
             return f"{ended}{gap}[{'.'.join(keys)}]{newline}{lines}"
-        head = parts[at].text
+        end = _table_end(parts, start)
+        head = parts[start].text
         head = head if head.endswith("\n") else head + newline
-        body = parts[at + 1 : _table_end(parts, at)]
-        kept = [part.text for part in body if not part.values.keys() & value.keys()]
-        before, after = parts[:at], parts[_table_end(parts, at) :]
-        return "".join([*_texts(before), head, lines, *kept, *_texts(after)])
+        kept = [part for part in parts[start + 1 : end] if not part.values.keys() & value.keys()]
+        return _join(parts[:start]) + head + lines + _join(kept) + _join(parts[end:])
 
     def take(self, text: str, keys: Sequence[str]) -> str:
         """Remove a table and the tables below it."""
         parts = list(_statements(text))
         kept: list[_Statement] = []
-        at = 0
-        while at < len(parts):
-            if parts[at].opens_table and parts[at].table[: len(keys)] == tuple(keys):
+        position = 0
+        while position < len(parts):
+            if parts[position].table[: len(keys)] == tuple(keys):
                 # Comments above the next table belong to it: only assignments are removed.
-                own = (each for each in range(at, _table_end(parts, at)) if parts[each].values)
-                at = max(own) + 1
+                end = _table_end(parts, position)
+                position = 1 + max(n for n in range(position, end) if parts[n].values)
                 if kept and not kept[-1].text.strip():
                     kept.pop()
             else:
-                kept.append(parts[at])
-                at += 1
-        return "".join(_texts(kept))
+                kept.append(parts[position])
+                position += 1
+        return _join(kept)
 
 
 class _Statement(NamedTuple):
@@ -263,20 +236,20 @@ class _Statement(NamedTuple):
 
     @property
     def table(self) -> tuple[str, ...]:
-        """Return the keys of a table header."""
+        """Return the keys of the header of a table; empty for other statements."""
         names: list[str] = []
         inner: Any = self.values
         while isinstance(inner, Mapping) and inner:
             names.append(next(iter(inner)))
             inner = inner[names[-1]]
-        return tuple(names) if inner == {} else ()
+        return tuple(names) if inner == {} and self.opens_table else ()
 
 
 def _without_empty_tables(value: Any) -> Any:
     if not isinstance(value, Mapping):
         return value
-    inner = {key: _without_empty_tables(each) for key, each in value.items()}
-    return {key: each for key, each in inner.items() if each != {}}
+    tables = {key: _without_empty_tables(inner) for key, inner in value.items()}
+    return {key: inner for key, inner in tables.items() if inner != {}}
 
 
 def _statements(text: str) -> Iterator[_Statement]:
@@ -293,17 +266,13 @@ def _statements(text: str) -> Iterator[_Statement]:
         begin = end
 
 
-def _table_start(parts: Sequence[_Statement], keys: Sequence[str]) -> int | None:
-    tables = (at for at, part in enumerate(parts) if part.opens_table and part.table == tuple(keys))
-    return next(tables, None)
+def _table_end(parts: Sequence[_Statement], start: int) -> int:
+    following = range(start + 1, len(parts))
+    return next((number for number in following if parts[number].opens_table), len(parts))
 
 
-def _table_end(parts: Sequence[_Statement], at: int) -> int:
-    return next((end for end in range(at + 1, len(parts)) if parts[end].opens_table), len(parts))
-
-
-def _texts(parts: Sequence[_Statement]) -> list[str]:
-    return [part.text for part in parts]
+def _join(parts: Sequence[_Statement]) -> str:
+    return "".join(part.text for part in parts)
 
 
 def _toml_value(value: Any) -> str:

@@ -9,7 +9,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as some
 
 from marklight import answer, commits, report
-from marklight.surfaces.daemon.ipc_protocol import decode, encode
+from marklight.surfaces.daemon.client import decode, encode
 from tests.making import chunk
 
 some.register_type_strategy(float, some.floats(allow_nan=False, allow_infinity=False))
