@@ -6,9 +6,9 @@ import shutil
 import subprocess
 
 import pytest
-from scripts.manual import manual
 
 from marklight.surfaces.cli.app import COMMANDS
+from scripts.manual import manual
 
 
 def test_groff_reports_no_warning() -> None:
