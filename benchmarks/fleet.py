@@ -29,7 +29,7 @@ from benchmarks.pgvector import noisy
 from benchmarks.postgres import DOCUMENTS_PER_COMMIT, entries, quantiles
 from marklight import engines, models
 from marklight.batch import Batch, Entry, Vectors
-from marklight.engines.server.qdrant.vectors import QdrantVectorReader
+from marklight.engines.server.qdrant.reading import QdrantVectorReader
 from marklight.library.configuration import compose_pipeline, read_settings
 from marklight.ports import FIELD_BOOSTS, Embedder, Engine, Tools
 from marklight.query import Filters, Query

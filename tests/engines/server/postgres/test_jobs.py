@@ -19,8 +19,7 @@ from marklight.engines.server.postgres.connections import Connections, ServerAdd
 from marklight.engines.server.postgres.indexes import Change, IndexedEntry
 from marklight.engines.server.postgres.jobs import NO_ANSWER, JobQueue
 from marklight.engines.server.postgres.session import PostgresSession
-from marklight.engines.server.postgres.vector_index import PostgresVectors
-from marklight.engines.server.postgres.vector_table import add_vectors
+from marklight.engines.server.postgres.vector_index import PostgresVectors, add_vectors
 from marklight.ports.jobs import Job
 from tests.contracts.builders import entry
 from tests.servers.postgres import new_library

@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marklight.engines.metadata_filters import matches_any_glob
-from marklight.engines.server.postgres.session import PostgresSession
-from marklight.engines.server.postgres.statements import translate
+from marklight.engines.server.postgres.session import PostgresSession, translate
 from marklight.model import DocumentId
 from marklight.text.globs import has_too_many_wildcards
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from marklight.engines.server.postgres.connections import decode, encode
 from marklight.engines.server.postgres.session import PostgresSession
-from marklight.engines.server.postgres.text_codec import decode, encode
 
 ODD = "\x00\x01\x02\ud7ff\ud800\udbff\udc00\udfff\ue000\ue001\uffff\U00010000a"
 texts = st.text(st.one_of(st.sampled_from(ODD), st.characters(exclude_categories=())), max_size=6)

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from psycopg import sql
 
 from marklight.batch import Vectors
-from marklight.engines.server.postgres import vector_table
+from marklight.engines.server.postgres import vector_index
 from marklight.engines.server.postgres.connections import Connections, ServerAddress
 from marklight.engines.server.postgres.session import PostgresSession
-from marklight.engines.server.postgres.vector_table import (
+from marklight.engines.server.postgres.vector_index import (
     Packed,
     PackedDumper,
     add_term_vectors,
@@ -42,7 +42,7 @@ def connections() -> Iterator[Connections]:
         connection.execute(sql.SQL("CREATE SCHEMA {}").format(name))
     pool = Connections(ServerAddress(server.address(), LIBRARY))
     with pool.connection() as connection:
-        for statement in vector_table.TABLES.split(";"):
+        for statement in vector_index.TABLES.split(";"):
             connection.execute(statement.encode())
     yield pool
     with pool.connection() as connection:
@@ -64,7 +64,7 @@ def session(connections: Connections) -> Iterator[PostgresSession]:
 
 
 def stored(session: PostgresSession, dimension: int) -> dict[str, bytes]:
-    rows = session.all(f"SELECT v.digest, {vector_table.STORED} FROM vectors v ORDER BY 1")
+    rows = session.all(f"SELECT v.digest, {vector_index.STORED} FROM vectors v ORDER BY 1")
     matrix = unpack([row for _, row in rows], dimension)
     return {digest: vector.tobytes() for (digest, _), vector in zip(rows, matrix, strict=True)}
 

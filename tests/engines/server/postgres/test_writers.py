@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from marklight.engines import parse_address
+from marklight.engines.server.postgres.commit import Writers, lock_documents, try_exclusive
 from marklight.engines.server.postgres.connections import Connections, ServerAddress
-from marklight.engines.server.postgres.writers import Writers, lock_documents, try_exclusive
 from marklight.errors import Busy
 from marklight.model import DocumentId
 from tests.servers.postgres import PostgresServer, new_library

@@ -16,9 +16,8 @@ from marklight.engines.server.postgres import schema
 from marklight.engines.server.postgres.connections import Connections, ServerAddress
 from marklight.engines.server.postgres.indexes import Change
 from marklight.engines.server.postgres.session import PostgresSession
-from marklight.engines.server.postgres.vector_index import PostgresVectors
+from marklight.engines.server.postgres.vector_index import PostgresVectors, add_vectors
 from marklight.engines.server.postgres.vector_search import PostgresVectorReader
-from marklight.engines.server.postgres.vector_table import add_vectors
 from marklight.ports import ScoredChunk
 from marklight.query import Filters
 

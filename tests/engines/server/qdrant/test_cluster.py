@@ -10,8 +10,8 @@ from qdrant_client import grpc as api
 
 from marklight.engines import Host, QdrantSettings
 from marklight.engines.server.qdrant import cluster, collections
-from marklight.engines.server.qdrant.cluster import Cluster
-from marklight.engines.server.qdrant.server_errors import (
+from marklight.engines.server.qdrant.cluster import (
+    Cluster,
     MissingCollection,
     Unreachable,
     check_version,

@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 
 from marklight.engines.metadata_filters import metadata_pairs
-from marklight.engines.server.qdrant.filters import exact_dates, is_native, native_filter
-from marklight.engines.server.qdrant.points import (
+from marklight.engines.server.qdrant.collections import (
     document_label,
     document_labels,
+    exact_dates,
     folder_label,
+    is_native,
     microseconds,
+    native_filter,
     pair_label,
 )
 from marklight.model import DocumentId

@@ -9,8 +9,7 @@ import pytest
 from qdrant_client import QdrantClient, grpc, models
 
 from marklight.engines import Host, QdrantSettings
-from marklight.engines.server.qdrant.cluster import Cluster
-from marklight.engines.server.qdrant.server_errors import Unreachable
+from marklight.engines.server.qdrant.cluster import Cluster, Unreachable
 from tests.servers.qdrant import NOBODY, VERSION, Node, running_nodes
 
 

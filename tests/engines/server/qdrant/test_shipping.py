@@ -14,10 +14,9 @@ import pytest
 
 from marklight import engines
 from marklight.engines.server.qdrant import collections, shipper
-from marklight.engines.server.qdrant.cluster import Cluster
-from marklight.engines.server.qdrant.filters import living_filter
+from marklight.engines.server.qdrant.cluster import Cluster, MissingCollection, Unreachable
+from marklight.engines.server.qdrant.collections import living_filter
 from marklight.engines.server.qdrant.outbox import read_state
-from marklight.engines.server.qdrant.server_errors import MissingCollection, Unreachable
 from marklight.query import Filters
 from tests.contracts.builders import commit, embedding, entry, find, put, vector
 from tests.engines.server.qdrant.shipping import (

@@ -10,7 +10,7 @@ import pytest
 from marklight.batch import Batch
 from marklight.engines.server.qdrant import cluster, collections, shipper
 from marklight.engines.server.qdrant.cluster import Cluster
-from marklight.engines.server.qdrant.filters import living_filter
+from marklight.engines.server.qdrant.collections import living_filter
 from marklight.engines.server.qdrant.outbox import read_state
 from marklight.model import FileState
 from marklight.query import Filters

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marklight.engines.lexical import K1, B
-from marklight.engines.server.qdrant.terms import (
+from marklight.engines.server.qdrant.lexical import (
     FIELDS,
     LENGTH_DIMENSIONS,
     QueryWeights,

@@ -1,9 +1,16 @@
-"""Connections to one PostgreSQL server: a bounded pool that is opened on first use and reports why connecting failed."""
+"""Connections to one PostgreSQL server: a bounded pool that is opened on first use, its type adapters, and its errors as our own.
+
+Any Python string can be stored: NUL and lone surrogates, which PostgreSQL text cannot contain, are escaped. The escapes keep
+equality, prefixes and code point order, so comparisons in SQL give the same result as in Python. NUL becomes U+0001 U+0001, and a
+lone surrogate U+E000 with a character from U+0100 on; the two escape characters themselves are doubled or followed by a greater
+one. Other texts are stored unchanged.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
+import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -12,20 +19,16 @@ from threading import Lock, Thread
 from typing import Any, NamedTuple
 
 import psycopg
-from psycopg import Connection, RawCursor
+from psycopg import Connection, RawCursor, errors
+from psycopg.abc import Buffer
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import TransactionStatus
 from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper, NumericBinaryLoader, NumericLoader
+from psycopg.types.string import StrDumper, TextBinaryLoader, TextLoader
 from psycopg_pool import ConnectionPool, PoolTimeout
 
-from marklight.engines.server.postgres import server_errors
-from marklight.engines.server.postgres.text_codec import (
-    EscapingDumper,
-    UnescapingBinaryLoader,
-    UnescapingLoader,
-)
-from marklight.engines.server.postgres.vector_table import Packed, PackedDumper
-from marklight.errors import Busy, ConnectionLost, StoreError
+from marklight.engines.server.postgres.vector_index import Packed, PackedDumper
+from marklight.errors import Busy, ConnectionLost, ReadOnly, StoreError
 
 MAX_CONNECTIONS = 12
 """Most open connections of one engine: eight searches at once use up to two each, where that many are free."""
@@ -134,7 +137,7 @@ class Connections:
                 return connection
             except PoolTimeout:
                 if (failure := self._failure) is not None:
-                    raise server_errors.explain_connecting(failure, str(self.address)) from None
+                    raise explain_connecting(failure, str(self.address)) from None
                 if remaining == 0.0 and len(self._borrowed) < self.max_size:
                     raise StoreError(
                         f"{self.address} does not answer (waited {wait:g} s)",
@@ -164,7 +167,7 @@ class Connections:
 
     def explain(self, error: psycopg.Error) -> StoreError:
         """Return the error to raise in place of one of PostgreSQL."""
-        explained = server_errors.explain(error, str(self.address))
+        explained = explain(error, str(self.address))
         self._has_lost |= isinstance(explained, ConnectionLost)
         return explained
 
@@ -278,3 +281,164 @@ class PlainNumberBinaryLoader(NumericBinaryLoader):
 
     def load(self, data: Any) -> Any:
         return _plain_number(super().load(data))
+
+
+_LOW, _HIGH = "\x01", "\ue000"
+_SURROGATE = 0xD800
+_UNSAFE = re.compile("[\x00\x01\ud800-\udfff\ue000]")
+_ESCAPED = re.compile("\x01.|\ue000.", re.DOTALL)
+_HIGH_BYTES = _HIGH.encode()
+
+
+def encode(text: str) -> str:
+    """Return a text that PostgreSQL can store."""
+    return _UNSAFE.sub(_escape, text)
+
+
+def decode(text: str) -> str:
+    """Return the text that was encoded."""
+    return _ESCAPED.sub(_unescape, text)
+
+
+def _escape(match: re.Match[str]) -> str:
+    sign = match[0]
+    if sign <= _LOW:
+        return _LOW + chr(ord(sign) + 1)
+    return _HIGH + (_HIGH if sign == _HIGH else chr(ord(sign) - _SURROGATE + 0x100))
+
+
+def _unescape(match: re.Match[str]) -> str:
+    first, second = match[0][0], match[0][1]
+    if first == _LOW:
+        return chr(ord(second) - 1)
+    return _HIGH if second == _HIGH else chr(ord(second) - 0x100 + _SURROGATE)
+
+
+class EscapingDumper(StrDumper):
+    """Sends strings as text; escapes where needed."""
+
+    def dump(self, obj: str) -> Buffer | None:
+        if "\x00" in obj or _UNSAFE.search(obj):
+            obj = encode(obj)
+        return super().dump(obj)
+
+
+class UnescapingLoader(TextLoader):
+    """Reads text in text format."""
+
+    def load(self, data: Buffer) -> str:
+        text = bytes(data).decode()
+        return decode(text) if _LOW in text or _HIGH in text else text
+
+
+class UnescapingBinaryLoader(TextBinaryLoader):
+    """Reads text in binary format, which is the same."""
+
+    load = UnescapingLoader.load
+
+
+_FULL = (errors.DiskFull, errors.OutOfMemory, errors.InsufficientResources)
+_LOGIN = (errors.InvalidPassword, errors.InvalidAuthorizationSpecification)
+_LOGIN_MESSAGES = ("password authentication failed", "no password supplied", "pg_hba.conf")
+"""Texts by which a failed login is recognised: libpq reports no code for an error during connecting."""
+_ATTEMPT = re.compile(r'connection to server (?:at|on socket) "([^"]*)"[^\n]*? failed: ([^\n]*)')
+"""One host in a message of libpq about a failed connection, and the reason."""
+_UNCHANGED = "The index is unchanged since the last commit"
+
+
+class MissingLibrary(StoreError):
+    """The library does not exist: no writer has created it yet."""
+
+
+def explain(error: psycopg.Error, where: str) -> StoreError:
+    """Return the error to raise in place of one of PostgreSQL; `where` is the address without the password."""
+    reason = first_line(error)
+    if isinstance(error, errors.UndefinedTable | errors.InvalidSchemaName):
+        return MissingLibrary(f"{where} has no index yet ({reason})", "Run `marklight index`")
+    if isinstance(error, errors.QueryCanceled):
+        return StoreError(
+            f"A statement on {where} took too long and was cancelled: {reason}",
+            "Try again when the server is less busy",
+        )
+    if isinstance(error, errors.LockNotAvailable | errors.DeadlockDetected):
+        return Busy(f"{where} is busy: {reason}", "Try again in a moment")
+    if isinstance(error, errors.InsufficientPrivilege):
+        return StoreError(
+            f"The role of this connection may not do this in {where}: {reason}",
+            "Ask an administrator of the database for the missing right",
+        )
+    if isinstance(error, errors.ReadOnlySqlTransaction):
+        return ReadOnly(
+            f"{where} does not accept changes: the server is a replica or read-only",
+            "Use the address of the primary server to update the index",
+        )
+    if isinstance(error, _FULL):
+        return StoreError(
+            f"The server of {where} has no space or memory left: {reason}",
+            f"{_UNCHANGED}. Free some space on the server and run `marklight index`",
+        )
+    if is_lost(error):
+        return ConnectionLost(
+            f"The connection to {where} was lost: {reason}",
+            f"{_UNCHANGED}. Try again; if it fails again, check that the server is running",
+        )
+    return StoreError(f"{where} reports an error: {reason}", "Check the log of the server")
+
+
+def explain_connecting(error: psycopg.Error, where: str) -> StoreError:
+    """Return the error to raise if no connection could be opened."""
+    reason = first_line(error)
+    if isinstance(error, _LOGIN) or any(text in str(error) for text in _LOGIN_MESSAGES):
+        return StoreError(
+            f"{where} refuses the login: {reason}",
+            "Check user and password: in the address, in PGPASSWORD, or in ~/.pgpass",
+        )
+    if isinstance(error, errors.InvalidCatalogName) or (
+        "database" in str(error) and "does not exist" in str(error)
+    ):
+        return StoreError(
+            f"Cannot open {where}: {reason}",
+            "Ask an administrator to create the database: CREATE DATABASE name",
+        )
+    if isinstance(error, errors.TooManyConnections) or "too many clients" in str(error):
+        return Busy(
+            f"The server of {where} has no free connection: {reason}",
+            "Try again in a moment, or raise max_connections on the server",
+        )
+    if "session is read-only" in str(error):
+        return StoreError(
+            f"None of the servers of {where} accepts changes: the primary does not answer",
+            "Check that one of the servers is a primary",
+        )
+    return StoreError(
+        f"Cannot connect to {where}: {reason}",
+        "Check that the server is running and that the address is right",
+    )
+
+
+def is_lost(error: BaseException) -> bool:
+    """Return true if the error ended the connection, or the server is shutting down."""
+    return isinstance(
+        error,
+        errors.AdminShutdown
+        | errors.CrashShutdown
+        | errors.CannotConnectNow
+        | errors.IdleInTransactionSessionTimeout,
+    ) or (isinstance(error, psycopg.OperationalError) and error.sqlstate is None)
+
+
+def first_line(error: psycopg.Error) -> str:
+    """Return the message of the server without its details; for a failed connection, the reason for each host."""
+    if error.diag.message_primary:
+        return error.diag.message_primary.splitlines()[0]
+    text = str(error).removeprefix("consuming input failed: ") or type(error).__name__
+    if attempts := list(dict.fromkeys(_ATTEMPT.findall(text))):
+        reasons = [str(reason).removeprefix("FATAL:").strip() for _, reason in attempts]
+        if len(attempts) == 1:
+            return reasons[0]
+        return "; ".join(
+            f"{host}: {reason}" for (host, _), reason in zip(attempts, reasons, strict=True)
+        )
+    # libpq adds questions such as "Is the server running on that host?".
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return next((line for line in lines if not line.endswith("?")), lines[0]).rstrip(".")

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from marklight.batch import Batch
+from marklight.batch import Batch, Failure
 from marklight.engines import EngineAddress, ServerSettings
-from marklight.engines.relational.snapshot import Caches
+from marklight.engines.relational.contents import RelationalContents
+from marklight.engines.relational.documents import RelationalDocuments
+from marklight.engines.relational.snapshot import Caches, RelationalSnapshot, RelationalStatus
 from marklight.engines.server.postgres import schema
-from marklight.engines.server.postgres.connections import Connections, ServerAddress
+from marklight.engines.server.postgres.commit import (
+    Writers,
+    count_failures,
+    indexed_files,
+    indexed_files_of,
+    read_failures,
+)
+from marklight.engines.server.postgres.connections import Connections, MissingLibrary, ServerAddress
 from marklight.engines.server.postgres.indexes import Change, LexicalIndex, VectorIndex
 from marklight.engines.server.postgres.jobs import JobQueue
 from marklight.engines.server.postgres.replicas import (
@@ -21,12 +30,20 @@ from marklight.engines.server.postgres.replicas import (
     primary_dsn,
     split_hosts,
 )
-from marklight.engines.server.postgres.server_errors import MissingLibrary
 from marklight.engines.server.postgres.session import PostgresSession, open_snapshot
-from marklight.engines.server.postgres.snapshot import PostgresSnapshot
-from marklight.engines.server.postgres.writers import Writers
+from marklight.engines.server.postgres.vector_index import STORED, unpack
 from marklight.errors import Busy, ConnectionLost, ReadOnly, StoreError
+from marklight.model import DocumentId, FileState
+from marklight.once import once
 from marklight.ports import Snapshot
+
+if TYPE_CHECKING:
+    from marklight.engines.relational.filters import RowFilter
+    from marklight.engines.relational.session import Row
+    from marklight.engines.server.postgres.indexes import RowReader
+    from marklight.engines.server.postgres.session import SnapshotSession
+    from marklight.model import Matrix
+    from marklight.ports import IndexedFile, PathRange, VectorReader
 
 WAIT_SECONDS = 10.0
 """Seconds that cleaning and checking wait for writers."""
@@ -324,3 +341,93 @@ def open_indexes(
 
     lexical = PostgresLexical(round(settings.postgres.lexical_cache_mb * 1_000_000))
     return lexical, PostgresVectors(settings.postgres)
+
+
+class PostgresSnapshot(RelationalSnapshot):
+    """Consistent view of one commit; keyword and vector search come from the indexes of the engine."""
+
+    session: SnapshotSession
+
+    def __init__(self, engine: PostgresEngine, session: SnapshotSession, state: Row) -> None:
+        """Take the columns of `schema.READ_STATE`."""
+        _, generation, library, self.document_count, self.chunk_count, *counts = state
+        self.embeddable_count, self.unused_vectors = counts
+        super().__init__(session, engine.caches, library, generation)
+        self.engine = engine
+
+    @once
+    def documents(self) -> PostgresDocuments:
+        return PostgresDocuments(self)
+
+    @once
+    def lexical(self) -> RowReader:
+        return self.engine.lexical.reader(self)
+
+    @once
+    def vectors(self) -> VectorReader:
+        return self.engine.vectors.reader(self)
+
+    @once
+    def contents(self) -> PostgresContents:
+        from marklight.engines.server.postgres.engine import PostgresContents
+
+        return PostgresContents(self)
+
+    @once
+    def status(self) -> PostgresStatus:
+        return PostgresStatus(self)
+
+    def rows_with_terms(self, terms: Sequence[str], rows: RowFilter | None) -> Sequence[int]:
+        return self.lexical.rows_with_terms(terms, rows)
+
+    def rows_by_term(
+        self, terms: Sequence[str], field: str, rows: RowFilter | None
+    ) -> Mapping[str, Sequence[int]]:
+        return self.lexical.rows_by_term(terms, field, rows)
+
+
+class PostgresDocuments(RelationalDocuments):
+    """Documents with the states of their files on this machine."""
+
+    def __init__(self, snapshot: PostgresSnapshot) -> None:
+        super().__init__(snapshot)
+        self._files_session = snapshot.session
+        self._machine = snapshot.engine.settings.machine
+
+    def files(self, ranges: Sequence[PathRange] | None = None) -> Mapping[DocumentId, IndexedFile]:
+        return indexed_files(self._files_session, self._machine, ranges)
+
+    def files_of(self, documents: Iterable[DocumentId]) -> Mapping[DocumentId, IndexedFile]:
+        return indexed_files_of(self._files_session, self._machine, documents)
+
+
+class PostgresStatus(RelationalStatus):
+    """Counts, manifest and remarks of the library, and the failures of this machine."""
+
+    def __init__(self, snapshot: PostgresSnapshot) -> None:
+        super().__init__(snapshot)
+        self._failures_session = snapshot.session
+        self._machine = snapshot.engine.settings.machine
+
+    def _count_failures(self) -> int:
+        return count_failures(self._failures_session, self._machine)
+
+    def failures(self) -> Sequence[Failure]:
+        return read_failures(self._failures_session, self._machine)
+
+
+class PostgresContents(RelationalContents):
+    """Documents and vectors, ordered by key."""
+
+    stored_vector = STORED
+
+    def __init__(self, snapshot: PostgresSnapshot) -> None:
+        super().__init__(snapshot)
+        self._documents = snapshot.documents
+
+    def file_states(self, documents: Sequence[DocumentId]) -> Mapping[DocumentId, FileState]:
+        files = self._documents.files_of(documents)
+        return {id: each.file for id, each in files.items()}
+
+    def decode_vectors(self, rows: Sequence[bytes], dimension: int) -> Matrix:
+        return unpack(rows, dimension)

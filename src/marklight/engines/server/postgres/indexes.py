@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from marklight.batch import Batch, Entry
     from marklight.engines.relational.filters import RowFilter
     from marklight.engines.server.postgres.connections import Connections
+    from marklight.engines.server.postgres.engine import PostgresSnapshot
     from marklight.engines.server.postgres.session import PostgresSession
-    from marklight.engines.server.postgres.snapshot import PostgresSnapshot
 
 Reader = TypeVar("Reader", covariant=True)
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from marklight.engines.server.postgres.connections import Connections
+from marklight.engines.server.postgres.connections import Connections, MissingLibrary
 from marklight.engines.server.postgres.indexes import Change
 from marklight.engines.server.postgres.schema import lock_key
-from marklight.engines.server.postgres.server_errors import MissingLibrary
 from marklight.engines.server.postgres.session import PostgresSession
 from marklight.errors import StoreError
 from marklight.ports.jobs import FailedJob, Job, QueueStatus

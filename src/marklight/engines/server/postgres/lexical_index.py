@@ -110,7 +110,7 @@ class PostgresLexical:
         """Rebuild the index if it is outdated; checked once, where the library exists and the role may write."""
         if self._is_prepared:
             return
-        from marklight.engines.server.postgres.writers import try_exclusive
+        from marklight.engines.server.postgres.commit import try_exclusive
 
         with suppress(StoreError):
             with connections.connection() as connection:

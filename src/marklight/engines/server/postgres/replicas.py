@@ -20,8 +20,12 @@ from typing import Any, Protocol, cast
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from marklight.engines.server.postgres.connections import AnyConnection, Connections, ServerAddress
-from marklight.engines.server.postgres.server_errors import first_line
+from marklight.engines.server.postgres.connections import (
+    AnyConnection,
+    Connections,
+    ServerAddress,
+    first_line,
+)
 from marklight.engines.server.postgres.session import PostgresSession
 
 PROBE_SECONDS = 1.0

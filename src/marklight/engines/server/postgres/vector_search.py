@@ -11,12 +11,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from marklight.engines.relational.documents import digests_without_vector
-from marklight.engines.server.postgres.statements import translate
-from marklight.engines.server.postgres.vector_index import index_name, unit_halfvec
-from marklight.engines.server.postgres.vector_table import (
+from marklight.engines.server.postgres.session import translate
+from marklight.engines.server.postgres.vector_index import (
     STORED,
+    index_name,
     pack_integers,
     pack_vector,
+    unit_halfvec,
     unpack,
 )
 from marklight.model import DocumentId
@@ -26,7 +27,7 @@ from marklight.query import Filters
 if TYPE_CHECKING:
     from marklight.engines import PostgresSettings
     from marklight.engines.relational.filters import RowFilter
-    from marklight.engines.server.postgres.snapshot import PostgresSnapshot
+    from marklight.engines.server.postgres.engine import PostgresSnapshot
     from marklight.model import Vector
 
 EXTRA_CANDIDATES = 16

@@ -1,4 +1,4 @@
-"""Connections to the nodes of a Qdrant cluster: gRPC, with failover to the next node.
+"""Connections to the nodes of a Qdrant cluster: gRPC, with failover to the next node, and its errors as our own.
 
 The messages and stubs of the official client are used directly: its own methods convert every point, which takes longer
 than the search (2.0 ms against 1.0 for 100 results).
@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 from qdrant_client import grpc as api
 
-from marklight.engines.server.qdrant import server_errors
-from marklight.errors import StoreError
+from marklight.errors import Busy, StoreError
 
 if TYPE_CHECKING:
     from marklight.engines import Host, QdrantSettings
@@ -65,7 +64,7 @@ class _Node:
             reply = stubs["server"].HealthCheck(
                 api.HealthCheckRequest(), metadata=metadata, timeout=seconds
             )
-            server_errors.check_version(reply.version, str(self.host))
+            check_version(reply.version, str(self.host))
             self._is_checked = True
         return getattr(stubs[service], method)(request, metadata=metadata, timeout=seconds)
 
@@ -117,7 +116,7 @@ class Cluster:
         self.settings = settings
         credentials = _tls_credentials(settings)
         self._nodes = [_Node(host, credentials) for host in hosts]
-        key = os.environ.get(server_errors.KEY_VARIABLE, "")
+        key = os.environ.get(KEY_VARIABLE, "")
         self._metadata = (("api-key", key),) if key else ()
 
     def __str__(self) -> str:
@@ -150,7 +149,7 @@ class Cluster:
                 try:
                     reply = node.call(service, method, request, self._metadata, seconds)
                 except grpc.RpcError as error:
-                    if not server_errors.concerns_one_node(error):
+                    if not concerns_one_node(error):
                         raise self._explain(error) from error
                     node.left_out_until = time.monotonic() + LEFT_OUT_SECONDS
                     if error.code() is grpc.StatusCode.UNAVAILABLE:
@@ -169,7 +168,7 @@ class Cluster:
         return sorted(self._nodes, key=lambda node: max(0.0, node.left_out_until - now))
 
     def _explain(self, error: grpc.RpcError) -> Exception:
-        return server_errors.explain(error, str(self))
+        return explain(error, str(self))
 
     def unreachable_nodes(self) -> list[str]:
         """Return the nodes that do not answer now."""
@@ -191,3 +190,99 @@ class Cluster:
         """Close all connections; the next request opens new ones."""
         for node in self._nodes:
             node.close()
+
+
+OLDEST = (1, 12)
+"""Oldest server, as major and minor version, that has all requests that the engine sends."""
+NEWEST_MAJOR = 1
+KEY_VARIABLE = "QDRANT_API_KEY"
+"""Environment variable with the API key."""
+_SAVED = "The documents are safe in PostgreSQL"
+_TRY_NEXT = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+
+
+class Unreachable(StoreError):
+    """No Qdrant node answers; what was not written yet stays in the outbox."""
+
+
+class MissingCollection(StoreError):
+    """A collection was deleted; it is rebuilt from PostgreSQL."""
+
+
+def concerns_one_node(error: grpc.RpcError) -> bool:
+    """Return true if another node of the cluster may answer the same request."""
+    if error.code() in _TRY_NEXT:
+        return True
+    # A node that forwards a request to one that has just died reports an internal error.
+    return error.code() is grpc.StatusCode.INTERNAL and not _is_full(error)
+
+
+def explain(error: grpc.RpcError, where: str) -> StoreError:
+    """Return the error to raise in place of one of gRPC; `where` names the hosts."""
+    code, reason = error.code(), reason_of(error)
+    if code is grpc.StatusCode.NOT_FOUND:
+        return MissingCollection(
+            f"A Qdrant collection at {where} is missing: {reason}",
+            "Run `marklight doctor`: it rebuilds the collection from PostgreSQL; nothing is embedded again",
+        )
+    if code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED):
+        return StoreError(
+            f"Qdrant at {where} refuses the API key: {reason}",
+            f"Put the key into the environment variable {KEY_VARIABLE}",
+        )
+    if code is grpc.StatusCode.UNAVAILABLE and "HTTP/2" in reason:
+        return Unreachable(
+            f"Qdrant at {where} does not answer over gRPC: {reason}",
+            f"Give the gRPC port of each node (6334 unless changed), not the one for HTTP (6333). {_SAVED}",
+        )
+    if code is grpc.StatusCode.UNAVAILABLE:
+        return Unreachable(
+            f"Cannot connect to Qdrant at {where}: {reason}",
+            f"Check that a node is running and that the address is right. {_SAVED}",
+        )
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return Busy(
+            f"Qdrant at {where} did not answer in time",
+            "Try again in a moment; if it happens often, the cluster needs more nodes or memory",
+        )
+    if _is_full(error):
+        return StoreError(
+            f"Qdrant at {where} has no space or memory left: {reason}",
+            f"{_SAVED}. Free some space on the node and run `marklight index`",
+        )
+    return StoreError(
+        f"Qdrant at {where} reports an error: {reason}", f"{_SAVED}. Check the log of the server"
+    )
+
+
+def check_version(version: str, where: str) -> None:
+    """Raise StoreError if a server is too old, or of a newer major version."""
+    parts = version.split(".")
+    try:
+        found = int(parts[0]), int(parts[1])
+    except (ValueError, IndexError):
+        return  # a build without a version, such as from source
+    if found < OLDEST:
+        oldest = ".".join(map(str, OLDEST))
+        raise StoreError(
+            f"Qdrant at {where} has version {version}; the oldest supported one is {oldest}",
+            "Upgrade the server",
+        )
+    if found[0] > NEWEST_MAJOR:
+        raise StoreError(
+            f"Qdrant at {where} has version {version}, which is newer than this version of Marklight supports",
+            f"Upgrade Marklight, or use a server of version {NEWEST_MAJOR}",
+        )
+
+
+def reason_of(error: grpc.RpcError) -> str:
+    """Return what the server reports, in one short line."""
+    lines = str(error.details() or "").splitlines() or [str(error.code().name)]
+    return lines[0][:200]
+
+
+def _is_full(error: grpc.RpcError) -> bool:
+    text = (error.details() or "").lower()
+    return error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED or any(
+        sign in text for sign in ("no space left", "disk is full", "out of memory")
+    )

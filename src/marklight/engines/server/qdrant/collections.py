@@ -1,32 +1,38 @@
-"""Collections: one with the terms of all passages, and one for each model with their vectors.
+"""Collections in Qdrant, their points with the payload that filters compare, and filters as conditions.
 
-They are separate because a collection gets no further vectors once it exists, while keyword search must work before
-there is any model, and a change of the model must not write the terms again.
+There is one collection with the terms of all passages, and one for each model with their vectors: a collection gets no further
+vectors once it exists, while keyword search must work before there is any model, and a change of the model must not write the terms
+again. A point is a passage, its id is the row number. Globs, authors, phrases and days without a time zone have no equivalent in
+Qdrant: PostgreSQL evaluates them, and the matching rows become the condition.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from qdrant_client import grpc as api
 
-from marklight.engines.server.postgres.vector_table import unpack
-from marklight.engines.server.qdrant.points import (
-    COMPARED,
-    LOOKED_UP,
-    TERMS,
-    Payload,
-    dense_point,
-    point_ids,
-    portions,
-    selector,
+from marklight.engines.metadata_filters import (
+    TAG,
+    matching_languages,
+    normalize_language,
+    normalize_tag,
+    required_pairs,
+    time_bounds,
 )
+from marklight.engines.relational.filters import date_conditions
+from marklight.engines.server.postgres.vector_index import unpack
 from marklight.engines.vector_math import unit_rows
 from marklight.errors import StoreError
+from marklight.model import DocumentId, digest
+from marklight.query import Filters
 
 if TYPE_CHECKING:
+    from marklight.engines.metadata_filters import MetadataPair
+    from marklight.engines.relational.filters import RowFilter
     from marklight.engines.server.postgres.session import PostgresSession
     from marklight.engines.server.qdrant.cluster import Cluster
 
@@ -205,3 +211,246 @@ def upsert_vectors(
         for (row, _), vector in zip(vectors, matrix.tolist(), strict=True)
     ]
     upsert(cluster, name, points)
+
+
+TERMS = "terms"
+"""Name of the sparse vector."""
+LABELS, DATES, DOCUMENT, ADDED, REMOVED = "labels", "dates", "document", "added", "removed"
+"""Keys of the payload; `added` and `removed` are generations."""
+LOOKED_UP, COMPARED = (LABELS, DOCUMENT), (DATES, ADDED, REMOVED)
+"""Keys that filters compare for equality, and by range: each has a payload index."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class Payload(NamedTuple):
+    """Values that filters compare."""
+
+    document: int
+    labels: Sequence[int]
+    dates: Sequence[int]
+    """The document's date in microseconds; earlier ones too while a reader may need them."""
+    added: int
+
+    def fields(self) -> dict[str, Any]:
+        """Return the payload of a message."""
+        return {
+            DOCUMENT: api.Value(integer_value=self.document),
+            LABELS: integers(self.labels),
+            DATES: integers(self.dates),
+            ADDED: api.Value(integer_value=self.added),
+        }
+
+
+def integers(numbers: Iterable[int]) -> Any:
+    """Return a list of numbers as a value of a payload."""
+    values = [api.Value(integer_value=number) for number in numbers]
+    return api.Value(list_value=api.ListValue(values=values))
+
+
+def label(*parts: str) -> int:
+    """Return the label of a property: 63 bits of a hash."""
+    return int(digest(*parts, size=8), 16) >> 1
+
+
+def folder_label(collection: str, folder: str) -> int:
+    """Return the label of all documents below a folder; an empty folder is the whole collection."""
+    return label("folder", collection, folder)
+
+
+def pair_label(key: str, value: str) -> int:
+    """Return the label of a metadata pair, or of a tag."""
+    return label("pair", key, value)
+
+
+def language_label(language: str) -> int:
+    """Return the label of passages with code in a language."""
+    return label("language", normalize_language(language))
+
+
+def document_label(collection: str, path: str) -> int:
+    """Return the label of a document."""
+    return label("document", collection, path)
+
+
+def document_labels(document: DocumentId, pairs: Iterable[MetadataPair]) -> set[int]:
+    """Return the labels that all passages of a document share."""
+    collection, path = document
+    folders = [path[:at] for at, character in enumerate(path) if character == "/"]
+    return {
+        document_label(collection, path),
+        *(folder_label(collection, folder) for folder in ("", *folders)),
+        *(pair_label(*pair) for pair in pairs),
+    }
+
+
+def passage_labels(shared: set[int], languages: Iterable[str]) -> list[int]:
+    """Return all labels of a passage, sorted."""
+    return sorted(shared.union(map(language_label, languages)))
+
+
+def microseconds(when: str) -> int:
+    """Return a timestamp (ISO 8601, UTC) in microseconds since 1970."""
+    moment = datetime.fromisoformat(when)
+    return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // _MICROSECOND
+
+
+def sparse_point(row: int, indices: list[int], values: list[float], payload: Payload) -> Any:
+    """Return the point of a passage in the collection of terms."""
+    sparse = api.SparseVector(indices=indices, values=values)
+    named = api.NamedVectors(vectors={TERMS: api.Vector(sparse=sparse)})
+    return api.PointStruct(
+        id=api.PointId(num=row), vectors=api.Vectors(vectors=named), payload=payload.fields()
+    )
+
+
+def dense_point(row: int, vector: list[float], payload: Payload) -> Any:
+    """Return the point of a passage in the collection of a model."""
+    dense = api.Vectors(vector=api.Vector(dense=api.DenseVector(data=vector)))
+    return api.PointStruct(id=api.PointId(num=row), vectors=dense, payload=payload.fields())
+
+
+def point_ids(rows: Iterable[int]) -> list[Any]:
+    """Return rows as ids of points."""
+    return [api.PointId(num=row) for row in rows]
+
+
+def selector(rows: Iterable[int]) -> Any:
+    """Return a selector of points by their rows."""
+    return api.PointsSelector(points=api.PointsIdsList(ids=point_ids(rows)))
+
+
+def portions(rows: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
+    """Yield parts of a list, none of them longer than `size`."""
+    for at in range(0, len(rows), size):
+        yield rows[at : at + size]
+
+
+SECOND = 1_000_000
+
+
+def is_native(filters: Filters) -> bool:
+    """Return true if Qdrant can evaluate these filters without PostgreSQL."""
+    other = (
+        filters.paths,
+        filters.exclude,
+        filters.files,
+        filters.authors,
+        filters.phrases,
+        filters.without,
+        filters.dated,
+        _has_local_days(filters),
+    )
+    return not any(other) and (not filters.also or is_native(filters.also))
+
+
+def _has_local_days(filters: Filters) -> bool:
+    """Return true if days without a time zone are compared: with dates as written, or with file times."""
+    bounds = time_bounds(filters)
+    return bounds is not None and bounds.written is not None
+
+
+def has_dates(filters: Filters) -> bool:
+    """Return true if a filter compares dates, which can change without a new passage."""
+    own = bool(filters.after or filters.before or filters.dated)
+    return own or bool(filters.also and has_dates(filters.also))
+
+
+def exact_dates(filters: Filters) -> tuple[str, list[str]]:
+    """Return the filters on dates as an SQL condition on a document `d`."""
+    sql, values = "", []
+    for condition, given in date_conditions(filters):
+        sql += f" AND {condition}"
+        values += given
+    if filters.also:
+        more, others = exact_dates(filters.also)
+        return sql + more, values + others
+    return sql, values
+
+
+def native_filter(filters: Filters, generation: int) -> Any:
+    """Return the condition of native filters, for readers of a generation."""
+    return api.Filter(must=[*_conditions(filters), *_added(generation)], must_not=_gone(generation))
+
+
+def row_filter(rows: RowFilter, generation: int) -> Any:
+    """Return the condition of rows that PostgreSQL selected."""
+    condition = (
+        api.Condition(has_id=api.HasIdCondition(has_id=point_ids(rows.rows)))
+        if rows.column == "row"
+        else _match(DOCUMENT, rows.rows)
+    )
+    if rows.exclude:
+        excluded = [condition] if rows.rows else []
+        return api.Filter(must=_added(generation), must_not=[*excluded, *_gone(generation)])
+    return api.Filter(must=[condition, *_added(generation)], must_not=_gone(generation))
+
+
+def document_filter(document: int) -> Any:
+    """Return the condition of all passages of a document."""
+    return api.Filter(must=[_match(DOCUMENT, [document])])
+
+
+def rows_filter(rows: Iterable[int]) -> Any:
+    """Return the condition of these passages; those that do not exist are no error."""
+    return api.Filter(must=[api.Condition(has_id=api.HasIdCondition(has_id=point_ids(rows)))])
+
+
+def living_filter(generation: int) -> Any:
+    """Return the condition of all passages of a generation."""
+    return api.Filter(must=_added(generation), must_not=_gone(generation))
+
+
+def _added(generation: int) -> list[Any]:
+    return [_range(ADDED, lte=generation)]
+
+
+def _gone(generation: int) -> list[Any]:
+    return [_range(REMOVED, lte=generation)]
+
+
+def _conditions(filters: Filters) -> list[Any]:
+    """Return the conditions of native filters, all of which must hold."""
+    conditions: list[Any] = []
+
+    def any_of(labels: Iterable[int]) -> None:
+        conditions.append(_match(LABELS, list(dict.fromkeys(labels))))
+
+    if filters.documents:
+        any_of(document_label(*document) for document in filters.documents)
+    if filters.collections:
+        any_of(folder_label(collection, "") for collection in filters.collections)
+    if filters.within:
+        any_of(folder_label(collection, folder) for collection, folder in filters.within)
+    if filters.tags:
+        any_of(pair_label(TAG, normalize_tag(tag)) for tag in filters.tags)
+    for pair in required_pairs(filters):
+        any_of([pair_label(*pair)])
+    if filters.languages:
+        any_of(map(language_label, matching_languages(filters)))
+    if bounds := time_bounds(filters):
+        begin, end = bounds.instants
+        # Wider by a second: Qdrant compares them as 64-bit floats. PostgreSQL compares the results exactly.
+        limits = {"gte": (begin, -SECOND), "lte": (end, SECOND)}
+        conditions.append(
+            _range(
+                DATES,
+                **{key: microseconds(when) + by for key, (when, by) in limits.items() if when},
+            )
+        )
+    if filters.also:
+        conditions += _conditions(filters.also)
+    return conditions
+
+
+def _match(key: str, numbers: Sequence[int]) -> Any:
+    match = (
+        api.Match(integer=numbers[0])
+        if len(numbers) == 1
+        else api.Match(integers=api.RepeatedIntegers(integers=numbers))
+    )
+    return api.Condition(field=api.FieldCondition(key=key, match=match))
+
+
+def _range(key: str, **limits: int) -> Any:
+    return api.Condition(field=api.FieldCondition(key=key, range=api.Range(**limits)))

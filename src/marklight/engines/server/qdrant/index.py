@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 
 from marklight.engines.lexical import analyzer_fingerprint
 from marklight.engines.server.postgres import schema
-from marklight.engines.server.postgres.server_errors import MissingLibrary
+from marklight.engines.server.postgres.connections import MissingLibrary
 from marklight.engines.server.postgres.session import PostgresSession
 from marklight.engines.server.postgres.vector_index import PostgresVectors
 from marklight.engines.server.qdrant import collections, outbox, shipper
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from marklight.engines.server.postgres.connections import Connections
     from marklight.engines.server.postgres.indexes import Change
     from marklight.engines.server.qdrant.lexical import QdrantLexicalReader
-    from marklight.engines.server.qdrant.vectors import QdrantVectorReader
+    from marklight.engines.server.qdrant.reading import QdrantVectorReader
 
 REBUILT = (
     "The terms in Qdrant were written again, because this version of Marklight analyzes text differently;"
@@ -219,7 +219,7 @@ class QdrantVectorIndex(PostgresVectors):
     def reader(self, snapshot: Any) -> QdrantVectorReader:
         """Return the reader for a snapshot."""
         from marklight.engines.server.postgres.vector_search import ModelCache
-        from marklight.engines.server.qdrant.vectors import QdrantVectorReader
+        from marklight.engines.server.qdrant.reading import QdrantVectorReader
 
         if self._models is None:
             self._models = ModelCache()

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from marklight.engines.lexical import FIELDS
-from marklight.engines.server.postgres.vector_table import pack_integers
+from marklight.engines.server.postgres.vector_index import pack_integers
 
 if TYPE_CHECKING:
     from marklight.engines.bm25 import Floats, Ints
     from marklight.engines.relational.session import Row
     from marklight.engines.server.postgres.indexes import Change
     from marklight.engines.server.postgres.session import PostgresSession
-    from marklight.engines.server.qdrant.terms import PassageTerms
+    from marklight.engines.server.qdrant.lexical import PassageTerms
 
 TABLE_NAMES = (
     "outbox",

@@ -30,9 +30,29 @@ from marklight.engines.lexical import (
 from marklight.engines.relational.records import CHUNK, chunk
 from marklight.engines.server.postgres.schema import lock_key
 from marklight.engines.server.postgres.session import PostgresSession
-from marklight.engines.server.postgres.vector_table import STORED
+from marklight.engines.server.postgres.vector_index import STORED
 from marklight.engines.server.qdrant import collections
-from marklight.engines.server.qdrant.filters import document_filter, living_filter, rows_filter
+from marklight.engines.server.qdrant.cluster import MissingCollection
+from marklight.engines.server.qdrant.collections import (
+    DATES,
+    REMOVED,
+    Payload,
+    document_filter,
+    document_labels,
+    integers,
+    living_filter,
+    microseconds,
+    passage_labels,
+    portions,
+    rows_filter,
+    sparse_point,
+)
+from marklight.engines.server.qdrant.lexical import (
+    PassageTerms,
+    passage_vector_terms,
+    sparse_vector,
+    stored_terms,
+)
 from marklight.engines.server.qdrant.outbox import (
     ADD,
     DATE,
@@ -43,24 +63,6 @@ from marklight.engines.server.qdrant.outbox import (
     read_state,
     reference_lengths,
     write_state,
-)
-from marklight.engines.server.qdrant.points import (
-    DATES,
-    REMOVED,
-    Payload,
-    document_labels,
-    integers,
-    microseconds,
-    passage_labels,
-    portions,
-    sparse_point,
-    stored_terms,
-)
-from marklight.engines.server.qdrant.server_errors import MissingCollection
-from marklight.engines.server.qdrant.terms import (
-    PassageTerms,
-    passage_vector_terms,
-    sparse_vector,
 )
 from marklight.errors import Busy, StoreError
 
