@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -118,37 +117,6 @@ def test_an_earlier_model_is_loaded_once_by_many_threads(
         made = list(threads.map(lib.models.embedder_named, ["fake"] * 8))
     assert loaded == ["fake"]
     assert len({*map(id, made)}) == 1
-
-
-def test_no_task_still_runs_when_another_has_failed(pages: Path) -> None:
-    ended: list[str] = []
-
-    def slow() -> None:
-        time.sleep(0.1)
-        ended.append("slow")
-
-    def failing() -> None:
-        raise OSError("no disk")
-
-    with library(pages) as lib:
-        for tasks in ([slow, failing], [failing, slow], [slow, failing, slow]):
-            ended.clear()
-            with pytest.raises(OSError, match="no disk"):
-                lib.threads.run_parallel(tasks)
-            assert len(ended) == len(tasks) - 1
-
-
-def test_tasks_may_run_tasks_of_their_own(pages: Path) -> None:
-    """More tasks than threads, each of which waits for others: nobody waits for ever."""
-
-    def inner(number: int) -> int:
-        return sum(
-            lib.threads.run_parallel([lambda: number, lambda: 10 * number, lambda: 100 * number])
-        )
-
-    with library(pages) as lib:
-        found = lib.threads.run_parallel([partial(inner, number) for number in range(9)])
-    assert found == [111 * number for number in range(9)]
 
 
 def test_a_closed_library_raises_an_error(pages: Path, engine: str) -> None:

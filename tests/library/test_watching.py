@@ -281,23 +281,22 @@ def test_the_progress_of_a_run_is_printed(at: IndexingProgress, notice: str) -> 
 
 def test_the_watcher_may_stop_at_any_moment_of_a_search(tmp_path: Path) -> None:
     class Leaving(Library):
-        """Report that the follower is gone from the second look on."""
+        """Return the watcher and None by turns."""
 
         there: Iterator[Watcher | None]
 
         @property
-        def following(self) -> Watcher | None:
+        def watcher(self) -> Watcher | None:
             return next(self.there)
 
-        @following.setter
-        def following(self, _: Watcher | None) -> None: ...
+        @watcher.setter
+        def watcher(self, _: Watcher | None) -> None: ...
 
     folder = write(tmp_path / "docs", {"a.md": "# Apple\n\nAn apple a day.\n"})
     with Leaving(folder, {"model": {"name": "fake"}}) as lib:
         lib.there = repeat(None)
         lib.index()
         for verb in (
-            lambda: lib.updater(lib.text_ingest),
             lambda: lib.status(),
             lambda: lib.get("a.md"),
             lambda: lib.search("apple"),

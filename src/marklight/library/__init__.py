@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from threading import Lock
+from threading import BoundedSemaphore, Lock
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from marklight import engines, ownership
 from marklight.answer import Answer
+from marklight.errors import UsageError
 from marklight.ingest.discover import Discover
 from marklight.ingest.pipeline import Ingest
 from marklight.ingest.recipe import Chunker
 from marklight.library import configuration
 from marklight.library.collections import CollectionFiles, check_names, scope_of
-from marklight.library.concurrency import SearchThreadPool, SingleFlight
+from marklight.library.concurrency import MAX_SEARCHES, SingleFlight
 from marklight.library.configuration import compose_pipeline
 from marklight.library.model_selection import ModelSelection
-from marklight.library.refresh import IndexUpdater, RefreshResult, ScanCursor
+from marklight.library.refresh import RefreshResult, ScanCursor
 from marklight.library.search import search as search_documents
 from marklight.library.settings_tables import Index, Serve, Terminal
 from marklight.library.validation import (
@@ -73,7 +74,8 @@ class Library:
         )
         configuration.check_engine(self.settings, self.address)
         self.models = ModelSelection(self.settings)
-        self.threads = SearchThreadPool()
+        self.searches = BoundedSemaphore(MAX_SEARCHES)
+        """Held by each search while it reads the index."""
         self.refreshes: SingleFlight[RefreshResult] = SingleFlight()
         self.embedding, self.embedding_commits = Lock(), Lock()
         self.repositories: Mapping[str, Repository] = {}
@@ -84,6 +86,7 @@ class Library:
         """The last generation in which nothing waited for a vector."""
         self.watcher: Watcher | None = None
         """The watcher of the files, while one runs; it may stop at any time."""
+        self._closed = False
 
     # Resources
 
@@ -141,7 +144,7 @@ class Library:
     @once
     def engine(self) -> Engine:
         """Return the engine of the documents."""
-        self.threads.check_open()
+        self._check_open()
         return engines.open(self.address, self.server_settings, self.place.folder)
 
     @once
@@ -149,7 +152,7 @@ class Library:
         """Return the engine of the commits."""
         from marklight.library.history import open_engine
 
-        self.threads.check_open()
+        self._check_open()
         return open_engine(self.address, self.server_settings, self.place.folder)
 
     @once
@@ -189,12 +192,6 @@ class Library:
         """Return the scan cursor."""
         return ScanCursor(self.address.folder)
 
-    def updater(self, ingest: Ingest) -> IndexUpdater:
-        """Return the updater of the index, with or without vectors."""
-        watcher = self.watcher
-        watched = watcher is not None and watcher.watching
-        return IndexUpdater(ingest, self.limits, self.cursor, self.embedding, watched)
-
     def settings_with(
         self, given: Mapping[str, Any] | None, assignments: Sequence[str] = ()
     ) -> Settings:
@@ -227,9 +224,13 @@ class Library:
         """Return the same library opened again, with the settings as their files are now."""
         return type(self)(self.place.folder, self._given, self._assignments)
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise UsageError("This library is closed", "Open it again")
+
     def close(self) -> None:
-        """Close the engines; running searches are awaited or end with an error."""
-        self.threads.close()
+        """Close the engines; running searches end with an error."""
+        self._closed = True
         for name in ("ingest", "text_ingest"):
             pop_cached(self, name)
         for name in ("engine", "commits_engine"):

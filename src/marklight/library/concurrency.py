@@ -1,34 +1,23 @@
-"""Concurrency of one library: a bounded thread pool, single-flight for scans of the disk, and a retry for lost connections."""
+"""Concurrency of one library: a limit of searches, single-flight for scans of the disk, a retry for lost connections."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from threading import BoundedSemaphore, Condition
-from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar
+from threading import Condition
+from typing import Generic, ParamSpec, TypeVar
 
-from marklight.errors import ConnectionLost, UsageError
-from marklight.once import once, pop_cached
+from marklight.errors import ConnectionLost
 
-if TYPE_CHECKING:
-    from concurrent.futures import Future, ThreadPoolExecutor
-
-POOL_THREADS = 4
-"""Threads of the pool that the retrievers of all searches share."""
 MAX_SEARCHES = os.cpu_count() or 1
 """Searches that run at once; others wait. More would compete for the interpreter lock: on two cores eight of
 them answer 45 queries a second, two of them 80, one 60."""
-PARALLEL_PASSAGES = 500_000
-"""Size of an index from which the retrievers of one search run in parallel. Below, the hand-over costs more than
-it saves, since most of their work holds the interpreter lock: on two cores 18.4 ms against 16.6 one after the
-other at 190,000 passages, 11.6 against 10.7 at 19,000."""
 
 Arguments = ParamSpec("Arguments")
 Value = TypeVar("Value")
-Other = TypeVar("Other")
 
 
 def repeat_if_lost(operation: Callable[Arguments, Value]) -> Callable[Arguments, Value]:
@@ -42,74 +31,6 @@ def repeat_if_lost(operation: Callable[Arguments, Value]) -> Callable[Arguments,
             return operation(*args, **kwargs)
 
     return repeated
-
-
-class SearchThreadPool:
-    """Bounds the number of concurrent searches and runs their tasks in a shared thread pool."""
-
-    def __init__(self) -> None:
-        self._closed = False
-        self._slots, self._pool_user = BoundedSemaphore(MAX_SEARCHES), BoundedSemaphore(1)
-
-    @contextmanager
-    def search_slot(self) -> Iterator[bool]:
-        """Wait for a search slot and hold it; yield true if no other search uses the pool."""
-        with self._slots:
-            alone = self._pool_user.acquire(blocking=False)
-            try:
-                yield alone
-            finally:
-                if alone:
-                    self._pool_user.release()
-
-    def run_parallel(self, tasks: Sequence[Callable[[], Value]]) -> list[Value]:
-        """Run tasks in parallel and return their results in order.
-
-        The calling thread runs the last task, and those that no thread has started by then. No task is
-        still running when this returns or raises: what the tasks read may be closed then.
-        """
-        if len(tasks) < 2:
-            return [task() for task in tasks]
-        *others, own = tasks
-        futures: list[Future[Value]] = []
-        try:
-            futures.extend(self._submit(task) for task in others)
-            last = own()
-            # Waiting for a task that itself waits for a thread would be a deadlock.
-            results = [
-                task() if future.cancel() else future.result()
-                for task, future in zip(others, futures, strict=True)
-            ]
-            return [*results, last]
-        finally:
-            from concurrent.futures import wait
-
-            wait([future for future in futures if not future.cancel()])
-
-    def check_open(self) -> None:
-        """Raise `UsageError` if the library is closed."""
-        if self._closed:
-            raise UsageError("This library is closed", "Open it again")
-
-    def close(self) -> None:
-        """Wait for running tasks; no task starts any more."""
-        self._closed = True
-        if pool := pop_cached(self, "_pool"):
-            pool.shutdown()
-
-    @once
-    def _pool(self) -> ThreadPoolExecutor:
-        from concurrent.futures import ThreadPoolExecutor  # imports logging
-
-        self.check_open()
-        return ThreadPoolExecutor(POOL_THREADS, thread_name_prefix="marklight")
-
-    def _submit(self, task: Callable[[], Value]) -> Future[Value]:
-        try:
-            return self._pool.submit(task)
-        except RuntimeError:  # another thread closed the library
-            self.check_open()
-            raise
 
 
 class SingleFlight(Generic[Value]):
@@ -146,13 +67,14 @@ class SingleFlight(Generic[Value]):
         finally:
             self._release()
 
-    def exclusive(self, function: Callable[[], Other]) -> Other:
-        """Run another function while no shared run is active; its result is not shared."""
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Wait until no shared run is active; none starts in this context."""
         with self._idle:
             self._idle.wait_for(lambda: not self._running)
             self._running = True
         try:
-            return function()
+            yield
         finally:
             self._release()
 

@@ -6,10 +6,8 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
-from functools import partial
+from dataclasses import fields, replace
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING
 
 from marklight import engines
@@ -19,18 +17,16 @@ from marklight.engines import EngineAddress, ServerSettings
 from marklight.errors import (
     Busy,
     HistoryError,
-    ModelServerError,
     NotFound,
     RepositoryOutside,
     StoreError,
 )
-from marklight.ingest.embedding import passages_matching
 from marklight.ingest.git import Repository, find
 from marklight.ingest.history import CommitIngest, RepositoryState
 from marklight.library.concurrency import repeat_if_lost
-from marklight.library.refresh import SHORT_WAIT_SECONDS
+from marklight.library.refresh import SHORT_WAIT_SECONDS, embed_for_query, embed_for_seconds
 from marklight.library.search import PreparedSearch, prepare, run
-from marklight.library.settings_tables import History, Index
+from marklight.library.settings_tables import History
 from marklight.library.validation import CommitRequest
 from marklight.model import Document, DocumentId
 from marklight.ports import Embedder, Engine, Progress, Rewrite, Snapshot, Tools
@@ -80,133 +76,6 @@ def repositories(
     return found, refused
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryIndex:
-    """The index of the commits of a library: indexing, refresh and lookups."""
-
-    history: CommitIngest
-    limits: Index
-    read_seconds: float
-    embedding: Lock
-    """Held by the thread that embeds commits."""
-
-    def run(self, progress: Progress, *, rebuild: bool = False) -> Report:
-        """Index everything without a time limit: messages and diffs first, then vectors."""
-        started = time.perf_counter()
-        with self.history.engine.writing(self.limits.wait_seconds):
-            report = self.history.index_text(progress, rebuild=rebuild)
-        with self.embedding:
-            embedded = self.history.embed_missing(
-                _of_commits(progress), wait_seconds=self.limits.wait_seconds
-            )
-            self.history.drop_unused_vectors()
-        after = self.history.counts()
-        return replace(
-            report,
-            index=after,
-            newly_embedded=embedded.passages,
-            notices=self.notices(),
-            took_ms=(time.perf_counter() - started) * 1000,
-        )
-
-    def refresh(self, query: Query, progress: Progress) -> list[str]:
-        """Index new commits and embed passages for a time; return notices about what failed."""
-        history, limits = self.history, self.limits
-        notices: list[str] = []
-        try:
-            empty = not history.counts().documents
-            if history.differs():
-                with history.engine.writing(limits.wait_seconds if empty else SHORT_WAIT_SECONDS):
-                    report = history.index_text(progress, time.monotonic() + self.read_seconds)
-                notices += [*report.notices, *map(_unread_notice, report.skipped)]
-            if history.has_pending() and self.embedding.acquire(blocking=False):
-                seconds = limits.first_search_seconds if empty else limits.search_seconds
-                try:
-                    self._embed(query, progress, seconds)
-                finally:
-                    self.embedding.release()
-            return notices
-        except ModelServerError as error:
-            return [*notices, f"New commits could not be embedded: {error}"]
-        except Busy:
-            return ["Another process is indexing the history; results come from the index as it is"]
-        except (StoreError, HistoryError) as error:
-            if not history.counts().documents:
-                raise
-            return [f"The history index could not be updated: {error}"]
-
-    def _embed(self, query: Query, progress: Progress, seconds: float) -> None:
-        history, until = self.history, time.monotonic() + seconds
-        first = partial(passages_matching, history.engine, query)
-        limited = history.with_time_limit(seconds)
-        limited.embed_missing(_of_commits(progress), until, first, self.limits.wait_seconds)
-        history.drop_unused_vectors()
-
-    def embed_for_seconds(self, progress: Progress, seconds: float) -> bool:
-        """Embed commits for a time; return true if there is more to do. A search that embeds goes first."""
-        history = self.history
-        if not history.has_pending():
-            return False
-        if not self.embedding.acquire(timeout=SHORT_WAIT_SECONDS):
-            return True
-        try:
-            before = history.counts().embedded
-            until = time.monotonic() + seconds
-            history.embed_missing(_of_commits(progress), until, wait_seconds=SHORT_WAIT_SECONDS)
-            if history.has_pending():
-                return history.counts().embedded != before  # else the rest cannot be embedded
-            history.drop_unused_vectors()
-            return False
-        finally:
-            self.embedding.release()
-
-    def notices(self) -> tuple[str, ...]:
-        """Return notices about the repositories: shallow, damaged or empty ones."""
-        notices = []
-        with self.history.engine.snapshot() as snapshot:
-            manifest = snapshot.status.manifest()
-            count = snapshot.status.counts("").documents
-        for name, repository in self.history.repositories.items():
-            folder, state = repository.folder, RepositoryState.stored(manifest, name)
-            if repository.shallow_edge():
-                notices.append(
-                    f"{folder} is a shallow clone without older commits;"
-                    " `git fetch --unshallow` gets them"
-                )
-            if state.problem:
-                notices.append(
-                    f"{folder} is damaged, so some commits cannot be read: {state.problem}"
-                )
-            if state.diff_problem:
-                notices.append(
-                    f"Diffs in {folder} cannot be read, so only messages are searched: {state.diff_problem}"
-                )
-            if not count:
-                notices.append(f"There are no commits in {folder} yet")
-        return tuple(notices)
-
-    def commits(self, snapshot: Snapshot, ids: Iterable[DocumentId]) -> dict[DocumentId, Commit]:
-        """Return the commits with these ids, with the branches and tags that point to them."""
-        documents = [document for id in ids if (document := snapshot.documents.get(id))]
-        refs: dict[str, list[str]] = {}
-        for name, repository in self.history.repositories.items():
-            hashes = [document.id.path for document in documents if document.id.collection == name]
-            with suppress(HistoryError):
-                refs |= repository.refs_at(hashes)
-        return {
-            document.id: _commit(document, refs.get(document.id.path, [])) for document in documents
-        }
-
-    def expand_hash(self, text: str) -> str:
-        """Return the full hash if a query is an abbreviated one; else the query."""
-        if not _SHORT_HASH.fullmatch(text.strip()):
-            return text
-        for repository in self.history.repositories.values():
-            if full := repository.full_hash(text.strip()):
-                return full
-        return text
-
-
 def _of_commits(progress: Progress) -> Progress:
     """Return a progress whose phases differ from those of documents."""
 
@@ -234,8 +103,8 @@ def _commit(document: Document, refs: Iterable[str]) -> Commit:
     )
 
 
-def history_index(library: Library, embedder: Embedder | None) -> tuple[HistoryIndex, list[str]]:
-    """Return the history index of a library, and errors of repositories; `NotFound` if there is no repository."""
+def commit_ingest(library: Library, embedder: Embedder | None) -> tuple[CommitIngest, list[str]]:
+    """Return the indexing of a library's commits, and errors of repositories; `NotFound` if there is no repository."""
     found, refused = library.repositories, dict[str, HistoryError]()
     if not found:
         found, refused = repositories(library.collections)
@@ -261,8 +130,83 @@ def history_index(library: Library, embedder: Embedder | None) -> tuple[HistoryI
         unreadable,
         stored=library.stored_vectors,
     )
-    index = HistoryIndex(ingest, library.limits, limits.read_seconds, library.embedding_commits)
-    return index, [str(error) for error in refused.values()]
+    return ingest, [str(error) for error in refused.values()]
+
+
+def refresh_commits(
+    library: Library, ingest: CommitIngest, query: Query, progress: Progress
+) -> list[str]:
+    """Index new commits and embed passages for a time; return notices about what failed."""
+    limits, read_seconds = library.limits, library.settings.build(History, "history").read_seconds
+    notices: list[str] = []
+    try:
+        empty = not ingest.counts().documents
+        if ingest.differs():
+            with ingest.engine.writing(limits.wait_seconds if empty else SHORT_WAIT_SECONDS):
+                report = ingest.index_text(progress, time.monotonic() + read_seconds)
+            notices += [*report.notices, *map(_unread_notice, report.skipped)]
+    except Busy:
+        return ["Another process is indexing the history; results come from the index as it is"]
+    except (StoreError, HistoryError) as error:
+        if not ingest.counts().documents:
+            raise
+        return [f"The history index could not be updated: {error}"]
+    seconds = limits.first_search_seconds if empty else limits.search_seconds
+    notice = embed_for_query(
+        ingest, library.embedding_commits, limits, query, _of_commits(progress), seconds
+    )
+    return [*notices, *filter(None, [notice])]
+
+
+def repository_notices(ingest: CommitIngest) -> list[str]:
+    """Return notices about shallow, damaged and empty repositories."""
+    notices = []
+    with ingest.engine.snapshot() as snapshot:
+        manifest = snapshot.status.manifest()
+        count = snapshot.status.counts("").documents
+    for name, repository in ingest.repositories.items():
+        folder, state = repository.folder, RepositoryState.stored(manifest, name)
+        if repository.shallow_edge():
+            notices.append(
+                f"{folder} is a shallow clone without older commits;"
+                " `git fetch --unshallow` gets them"
+            )
+        if state.problem:
+            notices.append(f"{folder} is damaged, so some commits cannot be read: {state.problem}")
+        if state.diff_problem:
+            notices.append(
+                f"Diffs in {folder} cannot be read, so only messages are searched: {state.diff_problem}"
+            )
+        if not count:
+            notices.append(f"There are no commits in {folder} yet")
+    return notices
+
+
+def _commits(
+    ingest: CommitIngest, snapshot: Snapshot, ids: Iterable[DocumentId]
+) -> dict[DocumentId, Commit]:
+    """Return the commits with these ids, with the branches and tags that point to them."""
+    documents = [document for id in ids if (document := snapshot.documents.get(id))]
+    refs: dict[str, list[str]] = {}
+    for name, repository in ingest.repositories.items():
+        hashes = [document.id.path for document in documents if document.id.collection == name]
+        with suppress(HistoryError):
+            refs |= repository.refs_at(hashes)
+    return {
+        document.id: _commit(document, refs.get(document.id.path, [])) for document in documents
+    }
+
+
+def _with_full_hash(prepared: PreparedSearch, ingest: CommitIngest) -> PreparedSearch:
+    """Replace the text of a query that is an abbreviated hash by the full one."""
+    query, text = prepared.query, prepared.query.text.strip()
+    if _SHORT_HASH.fullmatch(text):
+        full = next(
+            filter(None, (each.full_hash(text) for each in ingest.repositories.values())), ""
+        )
+        if full and full != query.text:
+            return replace(prepared, query=replace(query, text=full, raw_text=query.text))
+    return prepared
 
 
 @repeat_if_lost
@@ -304,18 +248,17 @@ def _search(
     library: Library, prepared: PreparedSearch, progress: Progress | None, *, explain: bool
 ) -> Commits:
     """Return commits by the passages of their messages and diffs; without a progress, as indexed."""
-    index, notices = history_index(library, prepared.embedder)
+    ingest, notices = commit_ingest(library, prepared.embedder)
     query = prepared.query
-    if (full := index.expand_hash(query.text)) != query.text:
-        prepared = replace(prepared, query=replace(query, text=full, raw_text=query.text))
+    prepared = _with_full_hash(prepared, ingest)
     if progress:
-        notices += index.refresh(prepared.query, progress)
+        notices += refresh_commits(library, ingest, prepared.query, progress)
         if watcher := library.watcher:
             watcher.wake()  # it embeds what there was no time for
-    notices += index.notices()
-    with library.threads.search_slot(), library.commits_engine.snapshot() as snapshot:
+    notices += repository_notices(ingest)
+    with library.searches, library.commits_engine.snapshot() as snapshot:
         answer = run(library, prepared, snapshot, prepared.search)
-        known = index.commits(snapshot, [hit.chunk.document for hit in answer.passages])
+        known = _commits(ingest, snapshot, [hit.chunk.document for hit in answer.passages])
         modified = snapshot.documents.modified_times(known)
     notices += [
         *answer.notices,
@@ -331,7 +274,7 @@ def _search(
         answer,
         notices=tuple(notices),
         explain=explain,
-        several_collections=len(index.history.repositories) > 1,
+        several_collections=len(ingest.repositories) > 1,
         took_ms=prepared.took_ms,
         # The pipeline words it for passages of documents.
         abstained=answer.abstained and answer.abstained.replace("No passage", "No commit"),
@@ -379,11 +322,30 @@ def index_history(
     if not wanted:
         return None
     try:
-        index, errors = history_index(library, library.models.embedder)
-        report = index.run(progress, rebuild=rebuild)
+        ingest, errors = commit_ingest(library, library.models.embedder)
+        report = _index_commits(library, ingest, progress, rebuild=rebuild)
     except (HistoryError, NotFound) as error:
         return Report(notices=(str(error),))
     return replace(report, notices=(*errors, *report.notices))
+
+
+def _index_commits(
+    library: Library, ingest: CommitIngest, progress: Progress, *, rebuild: bool
+) -> Report:
+    """Index everything without a time limit: messages and diffs first, then vectors."""
+    started, wait_seconds = time.perf_counter(), library.limits.wait_seconds
+    with ingest.engine.writing(wait_seconds):
+        report = ingest.index_text(progress, rebuild=rebuild)
+    with library.embedding_commits:
+        embedded = ingest.embed_missing(_of_commits(progress), wait_seconds=wait_seconds)
+        ingest.drop_unused_vectors()
+    return replace(
+        report,
+        index=ingest.counts(),
+        newly_embedded=embedded.passages,
+        notices=tuple(repository_notices(ingest)),
+        took_ms=(time.perf_counter() - started) * 1000,
+    )
 
 
 def embed_commits_for_seconds(library: Library, progress: Progress, seconds: float) -> bool:
@@ -391,8 +353,7 @@ def embed_commits_for_seconds(library: Library, progress: Progress, seconds: flo
     with library.commits_engine.snapshot() as snapshot:
         if not snapshot.generation:
             return False
-    limits = library.settings.build(History, "history")
     # Nothing is read, so the repositories are not needed.
-    ingest = CommitIngest(library.commits_engine, library.models.embedder, {}, limits.diff_lines)
-    index = HistoryIndex(ingest, library.limits, limits.read_seconds, library.embedding_commits)
-    return index.embed_for_seconds(progress, seconds)
+    ingest = CommitIngest(library.commits_engine, library.models.embedder, {}, 0)
+    lock, report = library.embedding_commits, _of_commits(progress)
+    return embed_for_seconds(ingest, lock, SHORT_WAIT_SECONDS, report, seconds)

@@ -95,14 +95,10 @@ def index(library: Library, *, rebuild: bool, history: bool | None, progress: Pr
 def _index_documents(library: Library, progress: Progress, *, rebuild: bool) -> Report:
     """Index all text, then embed all passages, without a time limit."""
     ingest, wait_seconds = library.ingest, library.limits.wait_seconds
-
-    def index_text() -> Report:
+    with library.refreshes.exclusive():
         with ingest.engine.writing(wait_seconds):
             report = ingest.index_text(ingest.compare(rebuild=rebuild), progress)
         library.cursor.save(None)
-        return report
-
-    report = library.refreshes.exclusive(index_text)
     if library.shared:
         library.shared.remember_folder()
     else:  # what the copy lacks was read from the files
@@ -122,28 +118,6 @@ def _index_documents(library: Library, progress: Progress, *, rebuild: bool) -> 
         ingest.drop_unused_vectors()
     changed = (*report.changed, *embedded.replaced)
     return replace(report, changed=changed, newly_embedded=embedded.passages)
-
-
-def embed_for_seconds(library: Library, progress: Progress, seconds: float) -> bool:
-    """Embed passages for a time; return true if there is more to do."""
-    ingest = library.ingest
-
-    def state() -> tuple[int, int, int]:
-        counts = ingest.counts()
-        return counts.embedded, counts.generation, len(ingest.outdated)
-
-    with library.embedding:
-        before = state()
-        if not embeds_here(library):
-            ingest.request_replacement(library.limits.wait_seconds)
-        elif ingest.has_pending():
-            until = time.monotonic() + seconds
-            ingest.embed_missing(progress, until, wait_seconds=library.limits.wait_seconds)
-        if ingest.has_pending():
-            return state() != before  # without any progress, the rest cannot be embedded here
-        ingest.update_communities()
-        ingest.drop_unused_vectors()
-    return False
 
 
 def ignored(library: Library, path: Path | str) -> str:

@@ -12,9 +12,10 @@ from marklight.library.collections import ExistenceCheck
 from marklight.library.concurrency import repeat_if_lost
 from marklight.library.model_selection import IN_BACKGROUND, RUN_INDEX
 from marklight.library.refresh import (
+    MAX_ATTEMPTS,
     RefreshResult,
     incomplete_notices,
-    read_current,
+    index_again,
     refresh,
     stale_notice,
 )
@@ -99,7 +100,7 @@ def list_documents(
     def attempt() -> tuple[Listing, list[DocumentId]]:
         existing = ExistenceCheck(library.files)
         rest = IN_BACKGROUND if library.watcher else RUN_INDEX
-        with library.threads.search_slot(), library.engine.snapshot() as snapshot:
+        with library.searches, library.engine.snapshot() as snapshot:
             listing = run(library, prepared, snapshot, execute, exists=existing, rest=rest)
             indexed = snapshot.documents.files_of(each.document for each in listing.documents)
             elsewhere = library.shared.elsewhere_notices(indexed) if library.shared else ()
@@ -108,7 +109,11 @@ def list_documents(
             return listing, library.files.changed(indexed) if library.indexes_here else []
 
     refreshing = given.refresh and library.indexes_here
-    listing, stale = read_current(library, attempt, progress) if refreshing else attempt()
+    listing, stale = attempt()
+    attempts = 1
+    while refreshing and attempts <= MAX_ATTEMPTS and index_again(library, stale, progress):
+        listing, stale = attempt()
+        attempts += 1
     listing = replace(listing, notices=[*listing.notices, *stale_notice(len(stale))])
     shown = [each.document for each in listing.documents]
     return finished(library, settings, prepared, listing, fresh, shown)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 from marklight.batch import Batch
 from marklight.errors import Busy, ConnectionLost, ModelServerError, NotFound, StoreError
@@ -28,8 +28,8 @@ from marklight.report import Report
 
 if TYPE_CHECKING:
     from marklight.ingest.discover import FollowedLinks
+    from marklight.ingest.embedding import Indexing
     from marklight.ingest.index_diff import IndexDiff
-    from marklight.ingest.pipeline import Ingest
     from marklight.library import Library
     from marklight.library.settings_tables import Index
 
@@ -46,8 +46,6 @@ BUSY_HERE = "This library is being indexed; results come from the index as it is
 CURSOR_FILE = "refresh.json"
 """File beside the index. Without it, or if it is damaged, a scan starts at the beginning."""
 _MAX_CURSOR_BYTES = 64_000_000
-
-Value = TypeVar("Value")
 
 
 @dataclass(slots=True)
@@ -105,139 +103,8 @@ class RefreshResult(NamedTuple):
     notices: tuple[str, ...] = ()
     unread: int = 0
     """Files that changed and are not indexed yet."""
-    report: Report = Report()
     generation: int = 0
     """Generation of the index that equals the disk, as far as it was compared; 0 if there was a difference."""
-
-
-@dataclass(frozen=True, slots=True)
-class IndexUpdater:
-    """Updates the index of one library: text, then vectors."""
-
-    ingest: Ingest
-    limits: Index
-    cursor: ScanCursor
-    embedding: Lock
-    """Held by the thread that embeds passages."""
-    watched: bool = False
-    """True if a watcher receives file-system events, so that no scan has to find changes."""
-
-    def refresh(self, progress: Progress, until: float, *, new: bool) -> RefreshResult:
-        """Index changed text, without a time limit if the library is new, else until `until`; failures become notices."""
-        try:
-            return self._refresh(progress, until, new=new)
-        except Busy:
-            return RefreshResult((BUSY,))
-        except ConnectionLost:
-            raise  # the whole search is repeated
-        except StoreError as error:
-            if not self.ingest.counts().documents:
-                raise
-            return RefreshResult((f"The index could not be updated: {error}",))
-
-    def _refresh(self, progress: Progress, until: float, *, new: bool) -> RefreshResult:
-        ingest = self.ingest
-
-        def scan() -> IndexDiff:
-            if new:
-                return ingest.compare()
-            stop = time.monotonic() + self.limits.scan_ms / 1000
-            spans = self.cursor.ranges(ingest.collections)
-            return ingest.compare(
-                ranges=spans, until=stop, followed_links=self.cursor.followed_links
-            )
-
-        diff, report = self.index_changes(scan, progress, self._wait(new), None if new else until)
-        if new:
-            ingest.update_communities()
-        unread = [PathRange(*id) for id in report.unread[:1]]
-        self.cursor.save(unread[0] if unread else diff.scan.stopped)
-        generation = 0 if diff else diff.generation
-        notices = tuple(self._notices(diff, report))
-        return RefreshResult(notices, len(report.unread), report, generation)
-
-    def index_changes(
-        self,
-        scan: Callable[[], IndexDiff],
-        progress: Progress,
-        wait: float,
-        until: float | None = None,
-    ) -> tuple[IndexDiff, Report]:
-        """Scan the disk and index what differs; without a difference the writer lock is not taken."""
-        started = time.perf_counter()
-        diff = scan()
-        if not diff:
-            return diff, Report()
-        with self.ingest.engine.writing(wait):
-            if self.ingest.counts().generation != diff.generation:
-                diff = scan()  # another process has written since
-            report = self.ingest.index_text(diff, progress, until)
-        return diff, replace(report, took_ms=(time.perf_counter() - started) * 1000)
-
-    def index_again(self, documents: Iterable[DocumentId], progress: Progress) -> bool:
-        """Index files again that changed or whose index is damaged; return false if that failed."""
-        ids = sorted(documents)
-        spans = [PathRange(*id, end=id.path + "\0") for id in ids]
-        engine = self.ingest.engine
-        try:
-            with engine.writing(self._wait(False)):
-                with engine.snapshot() as snapshot:
-                    damaged = tuple(snapshot.status.damaged_documents(ids))
-                if damaged:  # else the unchanged file would count as indexed
-                    engine.commit(Batch(removed=damaged))
-                self.ingest.index_text(self.ingest.compare(ranges=spans), progress)
-            return True
-        except StoreError:
-            return False
-
-    def embed_for(self, query: Query, progress: Progress, until: float) -> str:
-        """Embed passages until a time, those with words of the query first; return a notice about a failure."""
-        if not self.ingest.has_pending() or not self.embedding.acquire(timeout=SHORT_WAIT_SECONDS):
-            return ""  # another thread embeds
-        from marklight.ingest.embedding import passages_matching
-
-        try:
-            with self.ingest.engine.writing(SHORT_WAIT_SECONDS):
-                pass  # if the index is locked, do not compute vectors that cannot be written
-            left = max(0.0, until - time.monotonic())
-            first = partial(passages_matching, self.ingest.engine, query)
-            limited, wait = self.ingest.with_time_limit(left), self.limits.wait_seconds
-            limited.embed_missing(progress, until, first, wait)
-            if (
-                not self.ingest.outdated
-            ):  # else vectors for which there are no passages yet would be dropped
-                self.ingest.drop_unused_vectors()
-            return ""
-        except ModelServerError as error:
-            return f"New passages could not be embedded: {error}"
-        except Busy:
-            return BUSY
-        except StoreError as error:
-            return f"The index could not be updated: {error}"
-        finally:
-            self.embedding.release()
-
-    def _notices(self, diff: IndexDiff, report: Report) -> Iterator[str]:
-        for folder in diff.denied[:MAX_NAMED_FOLDERS]:
-            yield unlisted_notice(shown_folder(folder, self.ingest.collections))
-        if (more := len(diff.denied) - MAX_NAMED_FOLDERS) > 0:
-            yield f"{more:,} more folders cannot be listed; `marklight status` names them"
-        yield from report.notices
-        if diff.scan.stopped and not self.watched:
-            files = len(diff.scan.files)
-            total = max(self.ingest.counts().documents, files)
-            yield (
-                f"Checked {files:,} of about {total:,} files for changes in {self.limits.scan_ms:g} ms;"
-                " the next searches check the others"
-            )
-        if report.unread:
-            yield (
-                f"{len(report.unread):,} changed files are not indexed yet;"
-                " the next searches or `marklight index` index them"
-            )
-
-    def _wait(self, new: bool) -> float:
-        return self.limits.wait_seconds if new else SHORT_WAIT_SECONDS
 
 
 def refresh(library: Library, query: Query | None, progress: Progress) -> RefreshResult:
@@ -260,15 +127,10 @@ def refresh(library: Library, query: Query | None, progress: Progress) -> Refres
     limits = library.limits
     seconds = limits.first_search_seconds if new else limits.search_seconds
     until = time.monotonic() + seconds
-
-    def scan() -> RefreshResult:
-        result = library.updater(library.text_ingest).refresh(progress, until, new=new)
-        if watcher:
-            watcher.notify(result.report)
-        return result
-
     nested = library.nested_libraries() if new and not before.generation else []
-    result = library.refreshes.run(scan, limits.wait_seconds if new else SHORT_WAIT_SECONDS)
+    result = library.refreshes.run(
+        partial(_refresh_text, library, progress, until, new=new), _wait_seconds(library, new)
+    )
     if result is None:
         running = watcher.progress if watcher else None
         return RefreshResult((str(running or BUSY_HERE),))
@@ -286,11 +148,169 @@ def refresh(library: Library, query: Query | None, progress: Progress) -> Refres
         return result
     if watcher and (outdated or library.ingest.counts().pending > FEW_PASSAGES):
         return result  # the watcher embeds them
-    if new:  # the first run of the text has a time limit of its own
-        until = time.monotonic() + seconds
-    notice = library.updater(library.ingest).embed_for(query, progress, until)
+    if not new:  # the first run of the text has a time limit of its own
+        seconds = max(0.0, until - time.monotonic())
+    notice = embed_for_query(library.ingest, library.embedding, limits, query, progress, seconds)
     more = (notice,) if notice and notice not in result.notices else ()
     return result._replace(notices=(*result.notices, *more))
+
+
+def _refresh_text(
+    library: Library, progress: Progress, until: float, *, new: bool
+) -> RefreshResult:
+    """Index changed text, without a time limit if the library is new, else until `until`; failures become notices."""
+    ingest, cursor = library.text_ingest, library.cursor
+    try:
+        diff, report = index_changes(
+            library,
+            progress,
+            ranges=None if new else cursor.ranges(ingest.collections),
+            followed_links=None if new else cursor.followed_links,
+            scan_seconds=None if new else library.limits.scan_ms / 1000,
+            wait_seconds=_wait_seconds(library, new),
+            until=None if new else until,
+        )
+        if new:
+            ingest.update_communities()
+        cursor.save(PathRange(*report.unread[0]) if report.unread else diff.scan.stopped)
+    except Busy:
+        return RefreshResult((BUSY,))
+    except ConnectionLost:
+        raise  # the whole search is repeated
+    except StoreError as error:
+        if not ingest.counts().documents:
+            raise
+        return RefreshResult((f"The index could not be updated: {error}",))
+    if watcher := library.watcher:
+        watcher.notify(report)
+    notices = tuple(_scan_notices(library, diff, report))
+    return RefreshResult(notices, len(report.unread), 0 if diff else diff.generation)
+
+
+def index_changes(
+    library: Library,
+    progress: Progress,
+    *,
+    ranges: Sequence[PathRange] | None,
+    followed_links: FollowedLinks | None,
+    scan_seconds: float | None = None,
+    wait_seconds: float = SHORT_WAIT_SECONDS,
+    until: float | None = None,
+) -> tuple[IndexDiff, Report]:
+    """Scan the disk and index what differs; without a difference the writer lock is not taken."""
+    started = time.perf_counter()
+    ingest = library.text_ingest
+
+    def scan() -> IndexDiff:
+        stop = time.monotonic() + scan_seconds if scan_seconds is not None else None
+        return ingest.compare(ranges=ranges, until=stop, followed_links=followed_links)
+
+    diff = scan()
+    if not diff:
+        return diff, Report()
+    with ingest.engine.writing(wait_seconds):
+        if ingest.counts().generation != diff.generation:
+            diff = scan()  # another process has written since
+        report = ingest.index_text(diff, progress, until)
+    return diff, replace(report, took_ms=(time.perf_counter() - started) * 1000)
+
+
+def index_again(library: Library, documents: Iterable[DocumentId], progress: Progress) -> bool:
+    """Index files again that changed or whose index is damaged; return false if there are none or that failed."""
+    ids = sorted(documents)
+    if not ids or not library.indexes_here:
+        return False
+    ranges = [PathRange(*id, end=id.path + "\0") for id in ids]
+    ingest = library.text_ingest
+    try:
+        with ingest.engine.writing(SHORT_WAIT_SECONDS):
+            with ingest.engine.snapshot() as snapshot:
+                damaged = tuple(snapshot.status.damaged_documents(ids))
+            if damaged:  # else the unchanged file would count as indexed
+                ingest.engine.commit(Batch(removed=damaged))
+            ingest.index_text(ingest.compare(ranges=ranges), progress)
+        return True
+    except StoreError:
+        return False
+
+
+def embed_for_query(
+    ingest: Indexing,
+    lock: Lock,
+    limits: Index,
+    query: Query,
+    progress: Progress,
+    seconds: float,
+) -> str:
+    """Embed passages for a time, those with words of the query first; return a notice about a failure."""
+    if not ingest.has_pending() or not lock.acquire(timeout=SHORT_WAIT_SECONDS):
+        return ""  # another thread embeds
+    from marklight.ingest.embedding import passages_matching
+
+    try:
+        with ingest.engine.writing(SHORT_WAIT_SECONDS):
+            pass  # if the index is locked, do not compute vectors that cannot be written
+        first = partial(passages_matching, ingest.engine, query)
+        limited, until = ingest.with_time_limit(seconds), time.monotonic() + seconds
+        limited.embed_missing(progress, until, first, limits.wait_seconds)
+        if (
+            not ingest.has_outdated()
+        ):  # else vectors would be dropped for which there are no passages yet
+            ingest.drop_unused_vectors()
+        return ""
+    except ModelServerError as error:
+        return f"New passages could not be embedded: {error}"
+    except Busy:
+        return BUSY
+    except StoreError as error:
+        return f"The index could not be updated: {error}"
+    finally:
+        lock.release()
+
+
+def embed_for_seconds(
+    ingest: Indexing, lock: Lock, wait_seconds: float, progress: Progress, seconds: float
+) -> bool:
+    """Embed passages for a time; return true if there is more to do. A search that embeds goes first."""
+    if not ingest.has_pending():
+        return False
+    if not lock.acquire(timeout=SHORT_WAIT_SECONDS):
+        return True
+    try:
+        before = ingest.counts()
+        until = time.monotonic() + seconds
+        embedded = ingest.embed_missing(progress, until, wait_seconds=wait_seconds)
+        if ingest.has_pending():  # without any progress, the rest cannot be embedded here
+            return bool(embedded.replaced) or ingest.counts() != before
+        ingest.drop_unused_vectors()
+        return False
+    finally:
+        lock.release()
+
+
+def _scan_notices(library: Library, diff: IndexDiff, report: Report) -> Iterator[str]:
+    for folder in diff.denied[:MAX_NAMED_FOLDERS]:
+        yield unlisted_notice(shown_folder(folder, library.collections))
+    if (more := len(diff.denied) - MAX_NAMED_FOLDERS) > 0:
+        yield f"{more:,} more folders cannot be listed; `marklight status` names them"
+    yield from report.notices
+    watcher = library.watcher
+    if diff.scan.stopped and not (watcher and watcher.watching):
+        files = len(diff.scan.files)
+        total = max(library.text_ingest.counts().documents, files)
+        yield (
+            f"Checked {files:,} of about {total:,} files for changes in {library.limits.scan_ms:g} ms;"
+            " the next searches check the others"
+        )
+    if report.unread:
+        yield (
+            f"{len(report.unread):,} changed files are not indexed yet;"
+            " the next searches or `marklight index` index them"
+        )
+
+
+def _wait_seconds(library: Library, new: bool) -> float:
+    return library.limits.wait_seconds if new else SHORT_WAIT_SECONDS
 
 
 def outdated_notices(library: Library, rest: str) -> list[str]:
@@ -317,28 +337,6 @@ def refresh_existing(library: Library, progress: Progress) -> tuple[str, ...]:
                 "Name the library's folder, or run `marklight index`",
             )
     return (*library.settings.notices, *refresh(library, None, progress).notices)
-
-
-def index_again(library: Library, documents: list[DocumentId], progress: Progress) -> bool:
-    """Index some documents again; return false if there are none or that failed."""
-    if not documents or not library.indexes_here:
-        return False
-    return library.updater(library.text_ingest).index_again(documents, progress)
-
-
-def read_current(
-    library: Library, read: Callable[[], tuple[Value, list[DocumentId]]], progress: Progress
-) -> tuple[Value, list[DocumentId]]:
-    """Call `read`, and again after the stale documents that it returns were indexed again.
-
-    A scan with a time limit may not have reached these files. Return the value and the documents that are still stale.
-    """
-    value, stale = read()
-    for _ in range(MAX_ATTEMPTS):
-        if not index_again(library, stale, progress):
-            break
-        value, stale = read()
-    return value, stale
 
 
 def stale_notice(count: int) -> list[str]:

@@ -18,10 +18,11 @@ from marklight.library.model_selection import (
     choose_embedder,
 )
 from marklight.library.refresh import (
+    MAX_ATTEMPTS,
     RefreshResult,
     incomplete_notices,
+    index_again,
     outdated_notices,
-    read_current,
     refresh,
     stale_notice,
 )
@@ -168,7 +169,7 @@ def _search_documents(
 
     def attempt() -> tuple[Answer, list[DocumentId]]:
         existing = ExistenceCheck(library.files)
-        with library.threads.search_slot(), library.engine.snapshot() as snapshot:
+        with library.searches, library.engine.snapshot() as snapshot:
             answer = run(
                 library,
                 prepared,
@@ -202,7 +203,11 @@ def _search_documents(
             changed = library.files.changed(indexed) if library.indexes_here else []
             return answer, [*damaged[-1], *changed]
 
-    answer, stale = read_current(library, attempt, progress) if progress else attempt()
+    answer, stale = attempt()
+    attempts = 1
+    while progress and attempts <= MAX_ATTEMPTS and index_again(library, stale, progress):
+        answer, stale = attempt()
+        attempts += 1
     answer = _without_deleted(answer, stale, library.files.is_here) if stale else answer
     return replace(answer, notices=[*answer.notices, *elsewhere, *_damage_notices(damaged)])
 

@@ -15,9 +15,8 @@ from marklight.ingest.discover import FollowedLinks
 from marklight.ingest.index_diff import IndexDiff
 from marklight.ingest.watch import Watch
 from marklight.library.history import embed_commits_for_seconds
-from marklight.library.indexing import embed_for_seconds
 from marklight.library.progress import IndexingProgress, ProgressMeter
-from marklight.library.refresh import SHORT_WAIT_SECONDS
+from marklight.library.refresh import embed_for_seconds, embeds_here, index_changes
 from marklight.ports import PathRange
 from marklight.report import Report
 
@@ -180,23 +179,17 @@ class Watcher:
 
     def _index(self, spans: Sequence[PathRange] | None) -> IndexDiff:
         """Index the text of all files, or of some ranges of paths, while no search refreshes."""
-        library = self.library
-        if spans is None:
-            self._followed_links = {}
-
-        def scan() -> IndexDiff:
-            return library.text_ingest.compare(ranges=spans, followed_links=self._followed_links)
-
-        def index() -> IndexDiff:
-            updater = library.updater(library.text_ingest)
-            diff, report = updater.index_changes(scan, self._report, SHORT_WAIT_SECONDS)
-            self.notify(report)
-            if spans is None:
-                library.cursor.save(None)
-            return diff
-
+        library, links = self.library, {} if spans is None else self._followed_links
+        self._followed_links = links
         try:
-            return library.refreshes.exclusive(index)
+            with library.refreshes.exclusive():
+                diff, report = index_changes(
+                    library, self._report, ranges=spans, followed_links=links
+                )
+                self.notify(report)
+                if spans is None:
+                    library.cursor.save(None)
+                return diff
         finally:
             self.progress = None
             self._text_tried.set()
@@ -206,8 +199,7 @@ class Watcher:
         if self._model_problem and time.monotonic() < self._model_retry_at:
             return False
         try:
-            more = embed_for_seconds(self.library, self._report, EMBEDDING_SECONDS)
-            more = more or self._embed_commits()
+            more = self._embed_documents() or self._embed_commits()
         except ModelError as error:
             self._model_problem, more = str(error), False
             self._model_retry_at = time.monotonic() + MODEL_RETRY_SECONDS
@@ -216,6 +208,17 @@ class Watcher:
         if not more:
             self.progress = None
         return more
+
+    def _embed_documents(self) -> bool:
+        library, wait = self.library, self.library.limits.wait_seconds
+        if not embeds_here(library):
+            library.text_ingest.request_replacement(wait)
+        elif embed_for_seconds(
+            library.ingest, library.embedding, wait, self._report, EMBEDDING_SECONDS
+        ):
+            return True
+        library.text_ingest.update_communities()
+        return False
 
     def _embed_commits(self) -> bool:
         """Embed commits for a time; a history index that cannot be written must not stop the watcher."""

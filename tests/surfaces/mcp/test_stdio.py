@@ -31,12 +31,12 @@ from tests.surfaces.mcp.stdio_process import HELLO, call_tool, handshake, send, 
 
 STUCK = f"""
 import time
-from marklight.library.refresh import IndexUpdater
-def read(self, look, progress, *given):
+from marklight.library import refresh, watching
+def read(library, progress, **given):
     while True:
         progress("Reading text", 42, 100)
         time.sleep(0.01)
-IndexUpdater.index_changes = read
+refresh.index_changes = watching.index_changes = read
 {PROGRAM}
 """
 """A program whose first indexing never ends."""
@@ -44,8 +44,8 @@ IndexUpdater.index_changes = read
 
 DEAF = f"""
 import time
-from marklight.library.refresh import IndexUpdater
-IndexUpdater.index_changes = lambda self, *given: time.sleep(600)
+from marklight.library import refresh, watching
+refresh.index_changes = watching.index_changes = lambda *given, **more: time.sleep(600)
 {PROGRAM}
 """
 """A program whose first indexing never ends and cannot be cancelled."""
