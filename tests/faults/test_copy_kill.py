@@ -16,7 +16,7 @@ import pytest
 
 import marklight
 from marklight import engines
-from marklight.library.transfer.contents import SnapshotSource, summarize
+from marklight.library.transfer.copying import SnapshotSource, summarize
 from marklight.ports import INCOMPLETE
 from tests.making import library, write
 from tests.servers.postgres import new_library
@@ -30,8 +30,8 @@ import marklight
 from marklight.engines import embedded
 from marklight.engines.server import postgres
 from marklight.library import Library, history, transfer
-from marklight.library.transfer import archive_reader, contents, copying
-contents.BATCH_DOCUMENTS, copying.BATCH_VECTORS = 3, 5   # many commits, so that kills hit every part of one
+from marklight.library.transfer import archive, copying
+copying.BATCH_DOCUMENTS, copying.BATCH_VECTORS = 3, 5   # many commits, so that kills hit every part of one
 for line in sys.stdin:
     source, target = line.rstrip("\\n").split("\\t")
     move = transfer.import_index if source.endswith(".marklight") else transfer.copy_index

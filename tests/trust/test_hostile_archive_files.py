@@ -17,7 +17,7 @@ import pytest
 
 import marklight
 from marklight.errors import StoreError
-from marklight.library.transfer import archive_reader
+from marklight.library.transfer import archive as archives
 from tests.trust.archives import DOCUMENTS, NOISE, Members, forged, refuse
 
 
@@ -122,7 +122,7 @@ def test_flipped_and_cut_bytes_are_noticed(members: Members, tmp_path: Path) -> 
 
 
 def _read(path: Path) -> list[bytes]:
-    with archive_reader.Archive(path) as archive:
+    with archives.Archive(path) as archive:
         archive.verify()
         return [archive._data(name) for name in archive.names if name != "manifest.json"]
 
@@ -158,13 +158,13 @@ def test_an_archive_that_changes_while_it_is_imported_is_refused(
     lines = [json.dumps(first).encode(), *members[DOCUMENTS].split(b"\n")[1:]]
     path = forged(tmp_path / "archive", {**members, DOCUMENTS: b"\n".join(lines)})
     other = path.read_bytes()
-    real = archive_reader.Archive.verify
+    real = archives.Archive.verify
 
-    def verify(self: archive_reader.Archive, *args: Any) -> None:
+    def verify(self: archives.Archive, *args: Any) -> None:
         real(self, *args)
         path.write_bytes(other[:5000] + bytes(100) + other[5100:])
 
-    monkeypatch.setattr(archive_reader.Archive, "verify", verify)
+    monkeypatch.setattr(archives.Archive, "verify", verify)
     with pytest.raises(StoreError, match=r"changed while it was read|decompressed|incomplete"):
         marklight.import_index(path, target)
     assert target.status()["incomplete_copy"]

@@ -12,9 +12,9 @@ import pytest
 
 import marklight
 from marklight.errors import NotFound, StoreError, UsageError
-from marklight.library.transfer import archive_writer
+from marklight.library.transfer import archive as archives
 from marklight.library.transfer.archive_records import decode_entry, encode_entry
-from marklight.library.transfer.contents import SnapshotSource, Summary, summarize
+from marklight.library.transfer.copying import SnapshotSource, Summary, summarize
 from marklight.models import fake
 from tests import making
 from tests.making import write
@@ -162,7 +162,7 @@ def test_an_archive_can_be_read_without_marklight(
 
 
 def test_many_pages_are_written_and_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archive_writer, "PAGE_BYTES", 2000)
+    monkeypatch.setattr(archives, "PAGE_BYTES", 2000)
     files = {f"{at}.md": f"# Note {at}\n\nAbout {at}, see [[{at + 1}]].\n" for at in range(60)}
     with library(write(tmp_path / "source", files)) as lib:
         lib.index()
@@ -181,7 +181,7 @@ def test_an_export_that_fails_leaves_the_old_archive_and_no_other_file(
     folder.mkdir()
     marklight.export_index(source, folder / "docs.marklight")
     before = (folder / "docs.marklight").read_bytes()
-    monkeypatch.setattr(archive_writer, "MAX_LINE", 500)
+    monkeypatch.setattr(archives, "MAX_LINE", 500)
     with pytest.raises(StoreError, match=r"empty\.md is too large for an archive"):
         marklight.export_index(source, folder / "docs.marklight")
     monkeypatch.undo()
@@ -189,7 +189,7 @@ def test_an_export_that_fails_leaves_the_old_archive_and_no_other_file(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("marklight.library.transfer.archive_writer.os.fsync", full)
+    monkeypatch.setattr("marklight.library.transfer.archive.os.fsync", full)
     with pytest.raises(StoreError, match="No space left on device"):
         marklight.export_index(source, folder / "docs.marklight")
     assert [path.name for path in folder.iterdir()] == ["docs.marklight"]

@@ -14,8 +14,14 @@ import pytest
 from marklight.batch import Batch, Failure, Vectors
 from marklight.errors import StoreError, UsageError
 from marklight.ingest.links import GROUPED, update_communities
-from marklight.library.transfer.contents import SnapshotSource, Summary, merge, summarize
-from marklight.library.transfer.copying import Transfer, copy
+from marklight.library.transfer.copying import (
+    SnapshotSource,
+    Summary,
+    Transfer,
+    copy,
+    merge,
+    summarize,
+)
 from marklight.model import FileState
 from marklight.ports import INCOMPLETE, Engine
 from tests.contracts.builders import commit, embedding, entry, find, id_of, link, put, vectors
@@ -170,7 +176,7 @@ class Killed(BaseException):
 def test_a_copy_that_is_stopped_at_any_commit_continues(
     make: Make, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("marklight.library.transfer.contents.BATCH_DOCUMENTS", 4)
+    monkeypatch.setattr("marklight.library.transfer.copying.BATCH_DOCUMENTS", 4)
     monkeypatch.setattr("marklight.library.transfer.copying.BATCH_VECTORS", 12)
     source = make("memory")
     fill(source, 12)

@@ -90,6 +90,7 @@ def test_a_slow_response_times_out(
         (b"<!DOCTYPE html><html><body>Welcome</body></html>", "a web page instead of JSON"),
         (b"", "nothing instead of JSON"),
         (b"{", "instead of JSON"),
+        (b'{"data": [{"embedding": "\xff"}]}', "instead of JSON"),
         (b"[" * 100_000, "not of this API"),
         (b"[]", "not of this API"),
         (b"null", "not of this API"),

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from marklight import engines, ownership
 from marklight.errors import NotFound, UsageError
-from marklight.library.transfer.contents import SnapshotSource, Summary
-from marklight.library.transfer.copying import Transfer, check_target, copy
+from marklight.library.transfer.copying import SnapshotSource, Transfer, check_target, copy
 from marklight.ports import Engine, Progress, no_progress
 
 if TYPE_CHECKING:
@@ -165,7 +164,7 @@ def export_index(
     progress: Progress = no_progress,
 ) -> MoveReport:
     """Write the index of the documents into an archive."""
-    from marklight.library.transfer.archive_writer import write_archive
+    from marklight.library.transfer.archive import write_archive
 
     started, path = time.perf_counter(), Path(path).expanduser()
     with open_end(source, assignments) as own, own.engine.snapshot() as snapshot:
@@ -196,7 +195,7 @@ def import_index(
     progress: Progress = no_progress,
 ) -> MoveReport:
     """Verify an archive, then make an index equal to it; with a digest, refuse any other archive."""
-    from marklight.library.transfer.archive_reader import Archive
+    from marklight.library.transfer.archive import Archive
 
     started, path = time.perf_counter(), Path(path).expanduser()
     with open_end(target, assignments) as other, Archive(path) as archive:
@@ -246,7 +245,7 @@ def _import_notices(library: Library, transfer: Transfer) -> Iterator[str]:
 def _report(
     source: str, target: str, transfer: Transfer, started: float, **more: Any
 ) -> MoveReport:
-    summary: Summary = transfer.summary
+    summary = transfer.summary
     return MoveReport(
         source=source,
         target=target,

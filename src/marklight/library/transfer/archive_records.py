@@ -1,4 +1,4 @@
-"""Records of an archive: documents as JSON objects, and the validation of every field when they are read.
+"""Records of an archive: their JSON, decoded into types, and the checks of what types cannot express.
 
 An archive may come from a stranger, so a record is refused unless each value has the type, the range and the digest that a
 document of an index has.
@@ -7,14 +7,15 @@ document of an index has.
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
+import msgspec
 import numpy as np
+from msgspec import Meta, Struct
 
 from marklight.batch import Entry
 from marklight.errors import StoreError
@@ -26,9 +27,7 @@ from marklight.model import (
     Heading,
     Kind,
     Link,
-    LinkType,
     Name,
-    NameStrength,
     Section,
     digest,
 )
@@ -37,217 +36,233 @@ from marklight.text.markdown import chunk_embedding_text
 if TYPE_CHECKING:
     from marklight.model import Matrix
 
-MAX_NAME = 255
-"""Characters of a collection's name or a model's fingerprint."""
-MAX_PATH = 4096
-"""Characters of a path: the limit of Linux."""
-MAX_HEADINGS = 64
-"""Headings above a passage; Markdown has six levels."""
-MAX_MERGED = 2000
-"""Headings of small sections in one passage, which has some hundred characters for each."""
+HINT = "Get the archive again, or export it again with this version of Marklight"
 MAX_DEPTH = 32
 """Nesting of frontmatter; the parser accepts 20 levels."""
+MAX_HEADINGS = 64
+"""Headings above a passage; Markdown has six levels."""
 MAX_BRACKETS = 8_000_000
 """Brackets in one JSON value, those in texts included: an empty list takes 64 bytes of memory."""
 MAX_INTEGER = 2**63 - 1
+MAX_PATH = 4096
+"""Characters of a path or of a name of a document: the limit of Linux."""
+
 _HEX = re.compile(r"[0-9a-f]{16,64}")
-_ESCAPED_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_PLACE = re.compile(r" - at `([^`]{1,100})`$")
 
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+Count = Annotated[int, Meta(ge=0, lt=2**40)]
+Natural = Annotated[int, Meta(ge=0, le=MAX_INTEGER)]
+Integer = Annotated[int, Meta(ge=-MAX_INTEGER - 1, le=MAX_INTEGER)]
+PlainName = Annotated[str, Meta(min_length=1, max_length=255)]
+"""Name of a collection or fingerprint of a model."""
+Path = Annotated[str, Meta(min_length=1, max_length=MAX_PATH)]
+Headings = Annotated[tuple[str, ...], Meta(max_length=MAX_HEADINGS)]
+MergedHeadings = Annotated[tuple[str, ...], Meta(max_length=2000)]
+"""Headings of small sections in one passage, which has some hundred characters for each."""
+Range = tuple[int, int]
+Decoded = TypeVar("Decoded")
 
 
-class InvalidRecord(ValueError):
-    """A value that no index has; the message ends a sentence that names the record."""
+class Manifest(Struct):
+    """The last member of an archive."""
+
+    format: str
+    version: int
+    documents: Count
+    passages: Count
+    models: tuple[tuple[PlainName, Annotated[int, Meta(ge=1, le=65_536)]], ...]
+    """Fingerprints and dimensions."""
+    current_communities: bool
+    manifest: dict[str, Literal["", "missing"]]
+    """Values to store in the manifest of the index."""
+    members: tuple[tuple[str, int, str], ...]
+    """Name, size and SHA-256 of every other member."""
 
 
-def encode_entry(entry: Entry) -> bytes:
-    """Return a document with its passages and sections as one line of JSON, without its change time."""
-    document, file = entry.document, entry.document.file
-    return encode_json(
-        {
-            "collection": document.id.collection,
-            "path": document.id.path,
-            "size": file.size,
-            "mtime_ns": file.mtime_ns,
-            **{name: getattr(document, name) for name in _DOCUMENT_TEXTS},
-            "date": document.date,
-            **{name: getattr(document, name) for name in _DOCUMENT_LISTS},
-            "metadata": document.metadata,
-            "outline": document.outline,
-            "links": [
-                (each.type, each.target, each.fragment, each.text, each.line, each.keys)
-                for each in document.links
-            ],
-            "names": [(each.key, each.strength) for each in document.names],
-            "blocks": dict(document.blocks),
-            "sections": [
-                (each.id, each.headings, each.anchor, each.lines, each.span)
-                for each in entry.sections
-            ],
-            "passages": [
-                {
-                    **{name: getattr(chunk, name) for name in _CHUNK_TEXTS},
-                    "kind": chunk.kind,
-                    "lines": chunk.lines,
-                    **{name: getattr(chunk, name) for name in _CHUNK_LISTS},
-                    "boilerplate": chunk.boilerplate,
-                }
-                for chunk in entry.chunks
-            ],
-            "block_digests": [(key, int(own)) for key, own in sorted(entry.block_digests.items())],
-        }
+class PassageRecord(Struct):
+    """A passage: the fields of `Chunk` but its document and its ordinal."""
+
+    id: str
+    title: str
+    headings: Headings
+    anchor: str
+    lines: Range
+    kind: Kind
+    text: str
+    parent: str
+    digest: str
+    merged: MergedHeadings
+    code: str
+    languages: tuple[str, ...]
+    boilerplate: tuple[Range, ...]
+
+
+class DocumentRecord(Struct):
+    """A document with its passages and sections: the fields of `Document`, with only size and time of its file."""
+
+    collection: PlainName
+    path: Path
+    size: Natural
+    mtime_ns: Integer
+    title: str
+    text: str
+    digest: str
+    recipe: str
+    description: str
+    keywords: tuple[str, ...]
+    tags: tuple[str, ...]
+    aliases: tuple[str, ...]
+    author: str
+    category: str
+    language: str
+    date: Annotated[str, Meta(max_length=255)] | None
+    metadata: dict[str, Any]
+    outline: tuple[Heading, ...]
+    links: tuple[Link, ...]
+    names: tuple[Name, ...]
+    blocks: dict[str, Natural]
+    remarks: tuple[str, ...]
+    sections: tuple[Section, ...]
+    passages: tuple[PassageRecord, ...]
+    block_digests: dict[Integer, bool]
+
+
+_PASSAGE_FIELDS = PassageRecord.__struct_fields__
+_DOCUMENT_FIELDS = DocumentRecord.__struct_fields__[4:-3]
+
+
+def encode_entry(entry: Entry, *, file: bool = True) -> bytes:
+    """Return a document with its passages and sections as one line of JSON, without the state of its file if `file` is false."""
+    document = entry.document
+    size, mtime_ns = document.file[:2] if file else (0, 0)
+    record = DocumentRecord(
+        collection=document.id.collection,
+        path=document.id.path,
+        size=size,
+        mtime_ns=mtime_ns,
+        sections=entry.sections,
+        passages=tuple(
+            PassageRecord(**{name: getattr(chunk, name) for name in _PASSAGE_FIELDS})
+            for chunk in entry.chunks
+        ),
+        block_digests=dict(sorted(entry.block_digests.items())),
+        **{name: getattr(document, name) for name in _DOCUMENT_FIELDS},
     )
-
-
-_DOCUMENT_TEXTS = (
-    *("title", "text", "digest", "recipe", "description", "author", "category"),
-    "language",
-)
-_DOCUMENT_LISTS = ("keywords", "tags", "aliases", "remarks")
-_CHUNK_TEXTS = ("id", "title", "anchor", "text", "parent", "digest", "code")
-_CHUNK_LISTS = ("headings", "merged", "languages")
+    return encode_json(record)
 
 
 def encode_json(value: Any) -> bytes:
     """Return a value as one line of JSON; a lone surrogate, which UTF-8 cannot encode, is escaped."""
     try:
-        return _encode(value).encode()
+        return msgspec.json.encode(value)
     except UnicodeEncodeError:
-        return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
+        return json.dumps(msgspec.to_builtins(value, str_keys=True), separators=(",", ":")).encode()
 
 
-def decode_json(data: bytes) -> Any:
-    """Parse JSON of an archive; raise InvalidRecord for what `encode_json` would not have written."""
+def decode_json(data: bytes, expected: type[Decoded], name: str) -> Decoded:
+    """Decode JSON of an archive as a type; raise StoreError with the name of the record if it is anything else."""
     if data.count(b"[") + data.count(b"{") > MAX_BRACKETS:
-        raise InvalidRecord("has too many values")
+        raise invalid(f"{name} has too many values")
     try:
-        value = json.loads(data.decode(), parse_constant=_refuse_constant)
-        if _ESCAPED_SURROGATE.search(data):
-            _encode(value).encode()
-    except (ValueError, RecursionError) as error:
-        raise InvalidRecord("is not valid JSON") from error
-    return value
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(name)
+        return msgspec.json.decode(data, type=expected)
+    except msgspec.ValidationError as error:
+        # Other parts of the message may repeat text of the archive.
+        place = _PLACE.search(str(error))
+        where = f" at {place[1]}" if place else ""
+        raise invalid(f"{name} has missing or invalid fields{where}") from None
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        raise invalid(f"{name} is not valid JSON") from None
 
 
 def decode_entry(data: bytes) -> Entry:
-    """Parse and validate one document; raise StoreError that names it if any value is invalid."""
-    name = ""
-    try:
-        record = _mapping(decode_json(data))
-        id = DocumentId(_collection(record), _path(record))
-        name = f" {id.path}"
-        return _entry(id, record)
-    except (InvalidRecord, KeyError, TypeError, ValueError) as error:
-        reason = str(error) if isinstance(error, InvalidRecord) else "has missing or invalid fields"
-        raise StoreError(
-            f"The archive is invalid: the document{name[:MAX_NAME]} {reason}", HINT
-        ) from error
-
-
-HINT = "Get the archive again, or export it again with this version of Marklight"
-
-
-def _entry(id: DocumentId, record: Mapping[str, Any]) -> Entry:
-    text = _text(record["text"])
-    line_count = text.count("\n") + 1
-    lines = _lines_of(line_count)
-    texts: dict[str, Any] = {name: _text(record[name]) for name in _DOCUMENT_TEXTS}
-    lists: dict[str, Any] = {name: _texts(record[name]) for name in _DOCUMENT_LISTS}
+    """Parse and validate one document; raise StoreError if any value is invalid."""
+    record = decode_json(data, DocumentRecord, "a document")
+    if not is_relative(record.path):
+        raise invalid(f"the path {record.path[:255]!r} is not relative to its collection")
+    if not record.collection.isprintable():
+        raise invalid(f"{record.path[:255]!r} is in a collection without a printable name")
+    if problem := _problem(record):
+        raise invalid(f"the document {record.path[:255]} {problem}")
+    id = DocumentId(record.collection, record.path)
     document = Document(
         id=id,
-        file=FileState(_integer(record["size"]), _integer(record["mtime_ns"], -MAX_INTEGER)),
-        date=None if record["date"] is None else _text(record["date"], MAX_NAME),
-        metadata=_metadata(record["metadata"]),
-        outline=tuple(
-            Heading(_integer(level, 0, MAX_HEADINGS), _text(title), _text(anchor), lines(span))
-            for level, title, anchor, span in _list(record["outline"])
-        ),
-        links=tuple(map(_link, _list(record["links"]))),
-        names=tuple(
-            Name(_text(key, MAX_PATH), NameStrength(strength))
-            for key, strength in _list(record["names"])
-        ),
-        blocks={_text(key): _integer(line, 0) for key, line in _mapping(record["blocks"]).items()},
-        **texts,
-        **lists,
-    )
-    if document.digest != digest(text):
-        raise InvalidRecord("does not match its digest")
-    if document.file.size < len(text):
-        # Readers bound their memory by this size.
-        raise InvalidRecord("is longer than its file")
-    span = _span_of(len(text))
-    sections = tuple(
-        Section(_id(own), _texts(headings, MAX_HEADINGS), _text(anchor), lines(rows), span(part))
-        for own, headings, anchor, rows, part in _list(record["sections"])
+        file=FileState(record.size, record.mtime_ns),
+        **{name: getattr(record, name) for name in _DOCUMENT_FIELDS},
     )
     chunks = tuple(
-        _chunk(id, ordinal, _mapping(each), lines)
-        for ordinal, each in enumerate(_list(record["passages"]))
+        Chunk(document=id, ordinal=ordinal, **msgspec.structs.asdict(passage))
+        for ordinal, passage in enumerate(record.passages)
     )
-    digests = {
-        _integer(key, -MAX_INTEGER - 1): bool(_integer(own, 0, 1))
-        for key, own in _list(record["block_digests"])
-    }
-    return Entry(document, chunks, sections, block_digests=digests)
-
-
-def _chunk(
-    id: DocumentId,
-    ordinal: int,
-    record: Mapping[str, Any],
-    lines: Callable[[Any], tuple[int, int]],
-) -> Chunk:
-    text = _text(record["text"])
-    part = _range_within(0, len(text), "has boilerplate outside of a passage")
-    parts = tuple(map(part, _list(record["boilerplate"])))
-    if any(one[1] > other[0] for one, other in pairwise(parts)):
-        raise InvalidRecord("has boilerplate that overlaps")
-    chunk = Chunk(
-        document=id,
-        ordinal=ordinal,
-        kind=Kind(record["kind"]),
-        lines=lines(record["lines"]),
-        headings=_texts(record["headings"], MAX_HEADINGS),
-        merged=_texts(record["merged"], MAX_MERGED),
-        languages=_texts(record["languages"]),
-        boilerplate=parts,
-        **{name: _text(record[name]) for name in _CHUNK_TEXTS},
-    )
-    _id(chunk.id)
-    if chunk.parent:
-        _id(chunk.parent)
-    is_boilerplate = chunk.is_boilerplate and bool(parts)
-    if not is_boilerplate and chunk.digest != digest(chunk_embedding_text(chunk)):
-        raise InvalidRecord("has a passage that does not match its digest")
-    return chunk
-
-
-def _link(record: Any) -> Link:
-    type, target, fragment, text, line, keys = _list(record)
-    return Link(
-        LinkType(type), _text(target), _text(fragment), _text(text), _integer(line), _texts(keys)
-    )
-
-
-def _collection(record: Mapping[str, Any]) -> str:
-    name = _text(record["collection"], MAX_NAME)
-    if not name or not name.isprintable():
-        raise InvalidRecord("is in a collection without a printable name")
-    return name
-
-
-def _path(record: Mapping[str, Any]) -> str:
-    path = _text(record["path"], MAX_PATH)
-    if not is_relative(path):
-        raise InvalidRecord(
-            f"{path[:MAX_NAME]!r} has a path that is not relative to its collection"
+    if any(map(_has_other_text, chunks)):
+        raise invalid(
+            f"the document {record.path[:255]} has a passage that does not match its digest"
         )
-    return path
+    return Entry(document, chunks, record.sections, block_digests=record.block_digests)
+
+
+def _problem(record: DocumentRecord) -> str:
+    """Return what no document of an index has; empty if there is nothing."""
+    if record.digest != digest(record.text):
+        return "does not match its digest"
+    if record.size < len(record.text):
+        # Readers bound their memory by this size.
+        return "is longer than its file"
+    ids = [*(section.id for section in record.sections), *(chunk.id for chunk in record.passages)]
+    ids += [chunk.parent for chunk in record.passages if chunk.parent]
+    if not all(map(_HEX.fullmatch, ids)):
+        return "has an id that is not hexadecimal"
+    parts: Iterable[Heading | Section | PassageRecord] = (
+        *record.outline,
+        *record.sections,
+        *record.passages,
+    )
+    line_count = record.text.count("\n") + 1
+    if not all(_is_within(part.lines, 1, line_count) for part in parts):
+        return "has lines outside of its text"
+    if not all(_is_within(section.span, 0, len(record.text)) for section in record.sections):
+        return "has a section outside of its text"
+    for passage in record.passages:
+        if not all(_is_within(part, 0, len(passage.text)) for part in passage.boilerplate):
+            return "has boilerplate outside of a passage"
+        if any(one[1] > other[0] for one, other in pairwise(passage.boilerplate)):
+            return "has boilerplate that overlaps"
+    numbers = [link.line for link in record.links]
+    levels = [heading.level for heading in record.outline]
+    if any(not 0 <= number <= MAX_INTEGER for number in numbers) or any(
+        not 0 <= level <= MAX_HEADINGS for level in levels
+    ):
+        return "has a number that is out of range"
+    if any(len(section.headings) > MAX_HEADINGS for section in record.sections) or any(
+        len(name.key) > MAX_PATH for name in record.names
+    ):
+        return "has a name or a list that is too long"
+    return _metadata_problem(record.metadata)
+
+
+def _is_within(part: Range, low: int, high: int) -> bool:
+    return low <= part[0] <= part[1] <= high
+
+
+def _has_other_text(chunk: Chunk) -> bool:
+    is_boilerplate = chunk.is_boilerplate and bool(chunk.boilerplate)
+    return not is_boilerplate and chunk.digest != digest(chunk_embedding_text(chunk))
+
+
+def _metadata_problem(metadata: dict[str, Any]) -> str:
+    """Check that frontmatter has values of bounded depth and 64-bit integers."""
+    layer: Sequence[Any] = [metadata]
+    for _ in range(MAX_DEPTH):
+        if any(isinstance(value, int) and abs(value) > MAX_INTEGER for value in layer):
+            return "has a number in its frontmatter that is too large"
+        layer = [
+            inner
+            for value in layer
+            if isinstance(value, (dict, list))
+            for inner in (value.values() if isinstance(value, dict) else value)
+        ]
+        if not layer:
+            return ""
+    return "has frontmatter that is nested too deeply"
 
 
 def is_relative(path: str) -> bool:
@@ -258,104 +273,9 @@ def is_relative(path: str) -> bool:
     return "\0" not in path and not any(step in ("", ".", "..") for step in steps)
 
 
-def _metadata(value: Any) -> Mapping[str, Any]:
-    """Validate frontmatter: JSON values of bounded depth and 64-bit numbers."""
-    layer: Sequence[Any] = [_mapping(value)]
-    for _ in range(MAX_DEPTH):
-        layer = [inner for each in layer for inner in _inner(each)]
-        if not layer:
-            return _mapping(value)
-    raise InvalidRecord("has frontmatter that is nested too deeply")
-
-
-def _inner(value: Any) -> Sequence[Any]:
-    if isinstance(value, dict):
-        return list(value.values())
-    if isinstance(value, list):
-        return value
-    if isinstance(value, int) and abs(value) > MAX_INTEGER:
-        raise InvalidRecord("has a number in its frontmatter that is too large")
-    if isinstance(value, float) and not math.isfinite(value):
-        raise InvalidRecord("has a number in its frontmatter that is not finite")
-    return ()
-
-
-def _lines_of(count: int) -> Callable[[Any], tuple[int, int]]:
-    return _range_within(1, count, "has lines outside of its text")
-
-
-def _span_of(length: int) -> Callable[[Any], tuple[int, int]]:
-    return _range_within(0, length, "has a section outside of its text")
-
-
-def _range_within(low: int, high: int, reason: str) -> Callable[[Any], tuple[int, int]]:
-    """Return a function that validates a pair of ascending integers."""
-
-    def check(value: Any) -> tuple[int, int]:
-        first, last = map(_integer, _list(value))
-        if not low <= first <= last <= high:
-            raise InvalidRecord(reason)
-        return first, last
-
-    return check
-
-
-def _id(value: Any) -> str:
-    if not _HEX.fullmatch(_text(value)):
-        raise InvalidRecord("has an id that is not hexadecimal")
-    return str(value)
-
-
-def _text(value: Any, limit: int | None = None) -> str:
-    if not isinstance(value, str) or (limit is not None and len(value) > limit):
-        raise InvalidRecord("has a text that is missing or too long")
-    return value
-
-
-def _texts(value: Any, limit: int | None = None) -> tuple[str, ...]:
-    items = _list(value)
-    if limit is not None and len(items) > limit:
-        raise InvalidRecord("has a list that is too long")
-    return tuple(map(_text, items))
-
-
-def _integer(value: Any, low: int = 0, high: int = MAX_INTEGER) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise InvalidRecord("has a number that is out of range")
-    return value
-
-
-def _list(value: Any) -> list[Any]:
-    if not isinstance(value, list):
-        raise InvalidRecord("has missing or invalid fields")
-    return value
-
-
-def _mapping(value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise InvalidRecord("has missing or invalid fields")
-    return value
-
-
 def invalid(reason: str) -> StoreError:
     """Return the error for an archive that is damaged or was made to look like one."""
     return StoreError(f"The archive is invalid: {reason}", HINT)
-
-
-def is_count(value: Any) -> bool:
-    """Return True for a number of items."""
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**40
-
-
-def decode_keys(data: bytes, name: str) -> tuple[str, ...]:
-    """Parse the digests or terms of a group of vectors."""
-    try:
-        keys = decode_json(data)
-    except InvalidRecord as error:
-        raise invalid(f"{name} {error}") from error
-    if not isinstance(keys, list) or not keys or not all(isinstance(key, str) for key in keys):
-        raise invalid(f"{name} is not a list of strings")
-    return tuple(keys)
 
 
 def decode_matrix(data: bytes, count: int, dimension: int, name: str) -> Matrix:
@@ -366,14 +286,3 @@ def decode_matrix(data: bytes, count: int, dimension: int, name: str) -> Matrix:
     if not np.isfinite(matrix).all():
         raise invalid(f"the vectors of {name} have numbers that are not finite")
     return matrix.astype(np.float32, copy=False)
-
-
-def decode_community(line: bytes) -> tuple[DocumentId, int]:
-    """Parse the community of a document."""
-    try:
-        collection, path, number = decode_json(line)
-    except (InvalidRecord, TypeError, ValueError) as error:
-        raise invalid("a community cannot be parsed") from error
-    if not isinstance(collection, str) or not isinstance(path, str) or not is_count(number):
-        raise invalid("a community has invalid values")
-    return DocumentId(collection, path), number

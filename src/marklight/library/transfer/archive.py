@@ -1,56 +1,77 @@
-"""Read an archive of an index, which may come from a stranger: every byte is verified before anything is imported.
+"""Archives of an index: one ZIP file of JSON lines and float32 vectors, with a manifest of SHA-256 digests.
 
-The members are read in the order in which `archive` writes them, from one local header of the ZIP file to the next. Its
-central directory is not used, so there are no overlapping, repeated or hidden members. Sizes are bounded before anything
-is decompressed, and nothing is ever written to a path from the archive.
+Members, in this order; the reader accepts no others:
+
+- `documents/000000.jsonl`, …: one document a line, as `archive_records` encodes it, ordered by path, then collection
+- `communities/000000.jsonl`, …: `[collection, path, number]`, in the same order
+- `vectors/MODEL/000000.json`, `….f32`: digests of texts, and their vectors as little-endian float32 rows
+- `terms/MODEL/000000.json`, `….f32`: vocabulary terms and their vectors
+- `manifest.json`: format, version, counts, models, and the name, size and SHA-256 of every other member
+
+MODEL is the position of the model in the manifest. The same index gives the same members. An archive contains no state of
+files but size and time, no failures, no settings, no absolute path and no address.
+
+An archive may come from a stranger: every byte is verified before anything is imported. The members are read from one local
+header of the ZIP file to the next. Its central directory is not used, so there are no overlapping, repeated or hidden
+members. Sizes are bounded before anything is decompressed, and nothing is ever written to a path from the archive.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import secrets
 import stat
 import struct
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from hashlib import blake2b, sha256
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Self
 
 import numpy as np
+from msgspec import Struct
 
 from marklight.batch import Entry, Failure, Vectors
 from marklight.errors import StoreError, UsageError
 from marklight.library.transfer.archive_records import (
-    MAX_NAME,
-    InvalidRecord,
-    decode_community,
+    Count,
+    Manifest,
     decode_entry,
     decode_json,
-    decode_keys,
     decode_matrix,
+    encode_entry,
+    encode_json,
     invalid,
-    is_count,
 )
-from marklight.library.transfer.archive_writer import (
-    FORMAT,
-    MANIFEST,
-    MAX_LINE,
-    MAX_PAGE,
-    VERSION,
-    VOCABULARY_KEY,
-)
-from marklight.library.transfer.contents import path_first
+from marklight.library.transfer.copying import Source, batches, path_first, text_length
 from marklight.model import DocumentId
 from marklight.ports import Progress, no_progress
+from marklight.private_files import create_private
 
 if TYPE_CHECKING:
+    from zipfile import ZipFile
+
     from numpy.typing import NDArray
 
+FORMAT = "marklight index"
+VERSION = 1
+"""Version of the format; a newer one is not read."""
+MANIFEST = "manifest.json"
+MAX_LINE = 64_000_000
+"""Bytes of a document in an archive: a text of the largest size that is indexed by default, three times over."""
+MAX_PAGE = 2 * MAX_LINE
+"""Bytes of a member."""
+PAGE_BYTES = 4_000_000
+"""Bytes of lines after which the next member begins."""
+VOCABULARY_KEY = "words "
+"""Prefix of the manifest keys that record whether terms have no vector yet; the model follows."""
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+"""The first date of the format: the time of writing would make equal archives differ."""
 MAX_MEMBERS = 200_000
 """Members of an archive: 400 GB of documents and vectors."""
-MAX_DIMENSION = 65_536
 MAX_TERM = 1000
 """Characters of a vocabulary term."""
 MAX_RATIO, FREE_BYTES = 100, 50_000_000
@@ -65,6 +86,159 @@ _MEMBER = re.compile(
 )
 _MAX_SIZES = {"json": 32_000_000}
 """Bytes of the manifest and of lists of keys: Python needs up to 20 times as much memory for them."""
+
+
+class WrittenArchive(NamedTuple):
+    """Contents of an archive."""
+
+    documents: int
+    passages: int
+    vectors: int
+    models: tuple[str, ...]
+    digest: str
+    """SHA-256 of the manifest."""
+
+
+def write_archive(source: Source, path: Path, progress: Progress = no_progress) -> WrittenArchive:
+    """Write an archive, whole or not at all; it is read back and verified before it gets its name."""
+    folder = Path(os.path.realpath(path.parent))
+    path = folder / path.name
+    if path.exists() and not is_archive(path):
+        raise UsageError(
+            f"{path} exists and is not an archive of Marklight", "Choose another file name"
+        )
+    draft = folder / f".{path.name}.{secrets.token_hex(4)}.new"
+    try:
+        with open(create_private(draft), "w+b") as file:
+            vectors = _write(source, file, progress)
+            file.flush()
+            os.fsync(file.fileno())
+        with Archive(draft) as archive:
+            archive.verify(progress)
+            written = WrittenArchive(
+                *archive.counts(), vectors, tuple(archive.models()), archive.digest
+            )
+        os.replace(draft, path)
+        _sync_folder(folder)
+    except OSError as error:
+        raise StoreError(
+            f"{path} cannot be written: {error.strerror or error}",
+            "Choose another folder, or make space on the disk",
+        ) from error
+    finally:
+        with suppress(OSError):
+            draft.unlink()
+    return written
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the new name durable, where folders can be opened."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _write(source: Source, file: Any, progress: Progress) -> int:
+    """Write all members; return the number of vectors of passages."""
+    from zipfile import ZipFile
+
+    with ZipFile(file, "w", allowZip64=True) as archive:
+        members = _Members(archive)
+        documents = passages = vectors = 0
+        communities: list[bytes] = []
+
+        def lines() -> Iterator[bytes]:
+            nonlocal documents, passages
+            for group in batches(source.entries(), text_length):
+                progress("Exporting documents", documents, source.counts()[0])
+                numbers = source.communities([entry.document.id for entry in group])
+                for entry in group:
+                    id = entry.document.id
+                    documents += 1
+                    passages += len(entry.chunks)
+                    if id in numbers:
+                        communities.append(encode_json((*id, numbers[id])))
+                    yield _bounded(encode_entry(entry), id.path)
+
+        members.add_lines("documents", lines())
+        members.add_lines("communities", communities)
+        models = dict(sorted(source.models().items()))
+        for number, model in enumerate(models):
+            progress("Exporting vectors", number, len(models))
+            vectors += members.add_vectors(f"vectors/{number}", source.vectors(model))
+            members.add_vectors(f"terms/{number}", source.term_vectors(model))
+        keys = {f"{VOCABULARY_KEY}{model}" for model in models}
+        stored: Any = {key: value for key, value in source.manifest().items() if key in keys}
+        manifest = Manifest(
+            FORMAT,
+            VERSION,
+            documents,
+            passages,
+            tuple(models.items()),
+            source.has_current_communities(),
+            stored,
+            tuple(members.written),
+        )
+        members.add(MANIFEST, encode_json(manifest))
+    return vectors
+
+
+def _bounded(line: bytes, path: str) -> bytes:
+    if len(line) >= MAX_LINE:
+        raise StoreError(
+            f"{path} is too large for an archive: {len(line):,} bytes with its passages, the limit is {MAX_LINE:,}",
+            "Set index.max_bytes to a lower value and index again, or copy the index with `marklight copy`",
+        )
+    return line
+
+
+class _Members:
+    """Members of a ZIP file that is written; text is compressed, vectors would not become smaller."""
+
+    def __init__(self, archive: ZipFile) -> None:
+        self._archive = archive
+        self.written: list[tuple[str, int, str]] = []
+
+    def add(self, name: str, data: bytes) -> None:
+        """Add a member."""
+        from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipInfo
+
+        info = ZipInfo(name, _EPOCH)
+        info.create_system, info.external_attr = 3, 0o600 << 16
+        info.compress_type = ZIP_STORED if name.endswith(".f32") else ZIP_DEFLATED
+        self._archive.writestr(info, data)
+        self.written.append((name, len(data), sha256(data).hexdigest()))
+
+    def add_lines(self, part: str, lines: Iterable[bytes]) -> None:
+        """Add lines as members of bounded size."""
+        for number, page in enumerate(_pages(lines)):
+            self.add(f"{part}/{number:06}.jsonl", b"\n".join(page))
+
+    def add_vectors(self, part: str, groups: Iterable[Vectors]) -> int:
+        """Add vectors as pairs of members, keys and rows; return how many."""
+        count = 0
+        for number, group in enumerate(groups):
+            rows = group.matrix.astype("<f4", copy=False)
+            self.add(f"{part}/{number:06}.json", encode_json(group.digests))
+            self.add(f"{part}/{number:06}.f32", rows.tobytes())
+            count += len(group.digests)
+        return count
+
+
+def _pages(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
+    page: list[bytes] = []
+    size = 0
+    for line in lines:
+        if page and size + len(line) > PAGE_BYTES:
+            yield page
+            page, size = [], 0
+        page.append(line)
+        size += len(line)
+    if page:
+        yield page
 
 
 class _Member(NamedTuple):
@@ -105,7 +279,7 @@ class Archive:
         self._size = status.st_size
         self._members: dict[str, _Member] = {}
         self._digests: dict[str, str] = {}
-        self._manifest: dict[str, Any] = {}
+        self._manifest = Manifest("", 0, 0, 0, (), False, {}, ())
         self._communities: dict[DocumentId, int] | None = None
         self.digest = ""
         """SHA-256 of the manifest, which contains the digests of all other members."""
@@ -131,68 +305,30 @@ class Archive:
     def verify(self, progress: Progress = no_progress) -> None:
         """Read the whole archive: digests, then every record; raise StoreError if anything is wrong."""
         self._read_manifest(progress)
-        self._check_manifest()
         _validate(self, progress)
 
     def _read_manifest(self, progress: Progress) -> None:
         """Find all members, compute their digests, and compare them with the manifest."""
-        found: list[list[Any]] = []
-        unpacked = position = 0
+        members: list[tuple[str, int, str]] = []
+        data, unpacked, position = b"", 0, 0
         while member := _next_member(self._file, position):
             progress("Verifying archive", position, self._size)
             if MANIFEST in self._members or member.name in self._members:
                 raise invalid("it has a member after its manifest, or the same member twice")
             unpacked += member.size
-            if len(found) >= MAX_MEMBERS or unpacked > FREE_BYTES + MAX_RATIO * self._size:
+            if len(members) >= MAX_MEMBERS or unpacked > FREE_BYTES + MAX_RATIO * self._size:
                 raise invalid("it has too many members, or too much data for the size of the file")
             self._members[member.name] = member
             data = self._unpack(member)
-            digest = sha256(data).hexdigest()
-            if member.name == MANIFEST:
-                self._manifest, self.digest = _manifest(data), digest
-            else:
-                found.append([member.name, member.size, digest])
+            members.append((member.name, member.size, sha256(data).hexdigest()))
             position = member.start + member.compressed
         if MANIFEST not in self._members:
             raise invalid("it is incomplete, or not an archive of Marklight")
-        version = self._manifest.get("version")
-        if isinstance(version, int) and version > VERSION:
-            raise StoreError(
-                f"The archive was written by a newer version of Marklight (format {version};"
-                f" this version supports {VERSION})",
-                "Upgrade with `pip install --upgrade marklight`",
-            )
-        if self._manifest.get("members") != found or version != VERSION:
+        self.digest = members.pop()[2]
+        self._manifest = _decode_manifest(data)
+        if list(self._manifest.members) != members:
             raise invalid("its members do not match their digests")
-        self._digests = {name: digest for name, _, digest in found}
-
-    def _check_manifest(self) -> None:
-        """Check the types of everything in the manifest."""
-        manifest = self._manifest
-        models = manifest.get("models")
-        try:
-            valid = (
-                all(is_count(manifest[key]) for key in ("documents", "passages"))
-                and isinstance(manifest["current_communities"], bool)
-                and len(dict(models or ())) == len(models or ())
-                and all(
-                    isinstance(name, str)
-                    and 0 < len(name) <= MAX_NAME
-                    and name.isprintable()
-                    and is_count(dimension)
-                    and 0 < dimension <= MAX_DIMENSION
-                    for name, dimension in models or ()
-                )
-                and all(
-                    key.removeprefix(VOCABULARY_KEY) in dict(models or ())
-                    and value in ("", "missing")
-                    for key, value in manifest["manifest"].items()
-                )
-            )
-        except (KeyError, TypeError, ValueError, AttributeError):
-            valid = False
-        if not valid:
-            raise invalid("its manifest has invalid values")
+        self._digests = {name: digest for name, _, digest in members}
 
     def _unpack(self, member: _Member) -> bytes:
         """Return the data of a member, of exactly the size in its header."""
@@ -238,13 +374,13 @@ class Archive:
     # Source of a copy
 
     def counts(self) -> tuple[int, int]:
-        return self._manifest["documents"], self._manifest["passages"]
+        return self._manifest.documents, self._manifest.passages
 
     def entries(self) -> Iterator[Entry]:
         return map(decode_entry, self._lines("documents"))
 
     def models(self) -> Mapping[str, int]:
-        return dict(self._manifest["models"])
+        return dict(self._manifest.models)
 
     def vectors(self, model: str) -> Iterator[Vectors]:
         return self._vectors("vectors", model)
@@ -258,23 +394,27 @@ class Archive:
         if len(names) != len(self._names(place, "f32")):
             raise invalid(f"members of {place} are missing")
         for name in names:
-            keys = decode_keys(self._data(name), name)
+            keys = decode_json(self._data(name), tuple[str, ...], name)
             rows = self._data(f"{name.removesuffix('json')}f32")
             yield Vectors(model, keys, decode_matrix(rows, len(keys), self.models()[model], name))
 
     def communities(self, documents: Sequence[DocumentId]) -> Mapping[DocumentId, int]:
         if self._communities is None:
-            self._communities = dict(map(decode_community, self._lines("communities")))
+            communities = (
+                decode_json(line, tuple[str, str, Count], "a community")
+                for line in self._lines("communities")
+            )
+            self._communities = {DocumentId(*id): number for *id, number in communities}
         return {id: self._communities[id] for id in documents if id in self._communities}
 
     def has_current_communities(self) -> bool:
-        return bool(self._manifest["current_communities"])
+        return self._manifest.current_communities
 
     def failures(self) -> list[Failure]:
         return []
 
     def manifest(self) -> Mapping[str, str]:
-        return dict(self._manifest["manifest"])
+        return dict(self._manifest.manifest)
 
 
 # Without O_NONBLOCK, opening a FIFO would wait for a writer.
@@ -302,13 +442,31 @@ def _next_member(file: BinaryIO, position: int) -> _Member | None:
     return _Member(name, position + _HEADER.size + length, compressed, size, method)
 
 
-def _manifest(data: bytes) -> dict[str, Any]:
-    try:
-        manifest = decode_json(data)
-    except InvalidRecord as error:
-        raise invalid(f"its manifest {error}") from error
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+class _Version(Struct):
+    format: str
+    version: int
+
+
+def _decode_manifest(data: bytes) -> Manifest:
+    """Decode and check the manifest; raise StoreError if its format is another one."""
+    header = decode_json(data, _Version, "its manifest")
+    version = header.version if header.format == FORMAT else 0
+    if version > VERSION:
+        raise StoreError(
+            f"The archive was written by a newer version of Marklight (format {version};"
+            f" this version supports {VERSION})",
+            "Upgrade with `pip install --upgrade marklight`",
+        )
+    if version != VERSION:
         raise invalid("it is not an archive of Marklight")
+    manifest = decode_json(data, Manifest, "its manifest")
+    models = dict(manifest.models)
+    if (
+        len(models) != len(manifest.models)
+        or not all(map(str.isprintable, models))
+        or not manifest.manifest.keys() <= {f"{VOCABULARY_KEY}{model}" for model in models}
+    ):
+        raise invalid("its manifest has invalid values")
     return manifest
 
 
