@@ -83,7 +83,7 @@ def test_an_index_is_the_same_on_a_server_and_back(
         f"{at}.md": f"# {words[at % 10]} {at}\n\n{' '.join(chance.choices(words, k=5 + at))} [[{at // 2}]]\n"
         for at in range(40)
     }
-    settings = {"search": {"recency": {"strength": 0.0}}, "qdrant": {"exact": True}}
+    settings = {"search": {"recency": {"strength": 0.0}}}
     with new() as address, library(write(tmp_path / "source", files), **settings) as lib:
         lib.index()
         there = marklight.copy_index(lib, address)
