@@ -22,10 +22,9 @@ EXIT_STATUS = {
     "3": "the index or a model cannot be used",
 }
 FILES = {
-    ".marklight/": "the index, beside the documents",
     "marklight.toml": "settings of the library in this folder; some apply only after marklight settings --trust",
     "config.toml": "the user's settings, in the platform's configuration folder under marklight/",
-    "~/.local/share/marklight/": "records of your indexes, trusted folders, and indexes of folders that cannot be written",
+    "~/.local/share/marklight/": "your indexes and trusted folders",
     "~/.cache/marklight/": "downloaded models, datasets of marklight eval",
     "~/.local/state/marklight/": "running daemons and their logs; marklight clean --all removes all three",
 }
