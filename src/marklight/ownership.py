@@ -2,8 +2,8 @@
 
 The index of a folder is in `libraries/NAME-ID`; both parts follow from the folder's real path. `library.json` in it contains the path,
 device and inode of the folder, so that a moved folder keeps its index. An index in another place, such as `.marklight/` beside the
-documents, may have come with a clone, an archive or a sync. It is used only if a record in `indexes` contains the inodes of its
-folder and its database, and the random id that the database contains.
+documents, may have come with a clone, an archive or a sync. It is used only if a record in `indexes` contains the inode of its
+database, and the random id that the database contains.
 """
 
 from __future__ import annotations
@@ -31,12 +31,6 @@ from marklight.private_files import (
 
 STORE = "library.db"
 RECORD = "library.json"
-_INDEXES = "indexes"
-_MACHINE = "machine"
-_SHARED = "shared"
-_ID = re.compile(r"[0-9a-f]{32}")
-_PARTS = re.compile(r"library\.db.*|lock|words.*|vectors|(looked|refresh|progress)\.json.*|history")
-"""Names of files and folders that Marklight makes in the folder of an index."""
 _MAX_NAME = 40
 """Characters of a folder's name in that of its index."""
 _MAX_ENTRIES = 8
@@ -66,9 +60,7 @@ class FolderRecord(NamedTuple):
             status = os.stat(folder)
         except (OSError, ValueError):
             return False
-        if (status.st_dev, status.st_ino) != (self.device, self.inode):
-            return False
-        return any(
+        return (status.st_dev, status.st_ino) == (self.device, self.inode) and any(
             _inode(os.path.join(folder, name)) == inode for name, inode in self.entries.items()
         )
 
@@ -78,27 +70,22 @@ class FolderRecord(NamedTuple):
         return not os.path.isdir(self.path)
 
 
-class IndexRecord(NamedTuple):
-    """An index outside the data directory that this user made."""
-
-    folder: str
-    inode: int
-    database: int
-    """Inode of the database; 0 until it is made."""
-    id: str
-    """Random id that the database contains."""
-
-
 def index_folder(folder: Path) -> Path:
     """Return the folder of the index of a folder, by its path alone."""
-    return data_folder() / "libraries" / _folder_name(folder)
+    digest = hashlib.blake2b(os.fsencode(folder), digest_size=8).hexdigest()
+    return _libraries() / f"{readable_name(folder.name)}-{digest}"
+
+
+def readable_name(name: str) -> str:
+    """Return the name of a folder without characters that some file systems do not accept."""
+    return re.sub(r"[^\w.-]", "_", name, flags=re.ASCII)[:_MAX_NAME]
 
 
 def find_index(folder: Path) -> Path:
     """Return the folder of the index of a folder, which may have been moved here or have another path too."""
     place = index_folder(folder)
     if os.path.lexists(place):
-        record = read_record(place)
+        record = _read_record(place)
         if record is None or record.path != str(folder) or not record.is_of(folder):
             with suppress(OSError):
                 remember(folder)
@@ -110,21 +97,28 @@ def find_index(folder: Path) -> Path:
             with suppress(OSError):  # another process may have moved it
                 os.rename(index, place)
                 remember(folder)
-            return place
+            break
     return place
 
 
-def is_library(folder: Path) -> bool:
-    """Return true for a folder with an index in files of this user, complete or not."""
+def is_recorded(folder: Path) -> bool:
+    """Return true for a folder that this user has indexed, completely or not."""
     return is_plain_folder(index_folder(folder))
 
 
 def library_names() -> frozenset[str]:
     """Return the names of the index folders of all libraries of this user."""
     try:
-        return frozenset(os.listdir(data_folder() / "libraries"))
+        return frozenset(os.listdir(_libraries()))
     except OSError:
         return frozenset()
+
+
+def library_records() -> Iterator[tuple[Path, FolderRecord]]:
+    """Yield the index folder and the record of each library of this user."""
+    for name in sorted(library_names()):
+        if record := _read_record(_libraries() / name):
+            yield _libraries() / name, record
 
 
 def remember(folder: Path) -> None:
@@ -132,25 +126,7 @@ def remember(folder: Path) -> None:
     place = index_folder(folder)
     for path in (place.parent, place):
         make_private_folder(path)
-    record = FolderRecord.of(folder)._asdict()
-    write_private(place / RECORD, json.dumps(record).encode(), durable=True)
-
-
-def library_records() -> Iterator[tuple[Path, FolderRecord]]:
-    """Yield the index folder and the record of each library of this user."""
-    for name in sorted(library_names()):
-        index = data_folder() / "libraries" / name
-        if record := read_record(index):
-            yield index, record
-
-
-def read_record(index: Path) -> FolderRecord | None:
-    """Return the record in the folder of an index; None if there is none."""
-    fields = _read_fields(index / RECORD)
-    try:
-        return FolderRecord(**fields) if isinstance(fields.get("entries"), dict) else None
-    except TypeError:
-        return None
+    _write(place / RECORD, FolderRecord.of(folder)._asdict())
 
 
 def orphans() -> list[tuple[Path, FolderRecord]]:
@@ -158,72 +134,42 @@ def orphans() -> list[tuple[Path, FolderRecord]]:
     return [(index, record) for index, record in library_records() if record.is_orphaned]
 
 
-def remember_shared(folder: Path) -> None:
-    """Record that the documents of a folder are in an index on a server."""
-    records = data_folder() / _SHARED
-    with suppress(OSError):  # then commands must be run in the folder itself
-        make_private_folder(records)
-        write_private(
-            records / _folder_name(folder), f"{folder}\n".encode("utf-8", "surrogateescape")
-        )
-
-
-def is_shared(folder: Path) -> bool:
-    """Return true if this user indexed the folder in an index on a server."""
-    return os.path.isfile(data_folder() / _SHARED / _folder_name(folder))
-
-
 def needs_record(index: Path) -> bool:
     """Return true for an index outside the data directory."""
     return data_folder() not in Path(os.path.realpath(index)).parents
 
 
-def claim(index: Path) -> None:
-    """Record that this user made the folder of an index outside the data directory, before anything is written to it."""
-    if own_record(index) is not None:
-        return
-    record = IndexRecord(os.path.realpath(index), _inode(index), 0, "")
-    file = _index_file(record.folder)
-    if _read_fields(file).get("inode") != record.inode:  # of a folder that was deleted
-        file.unlink(missing_ok=True)
-    with suppress(FileExistsError):  # another process was first
-        _write_index(record, replace=False)
-
-
 def record_database(index: Path, database: Path, id: str) -> None:
     """Record the file that becomes the database of an index outside the data directory."""
-    _write_index(IndexRecord(os.path.realpath(index), _inode(index), _inode(database), id))
+    make_private_folder(_indexes())
+    fields = {"folder": os.path.realpath(index), "database": _inode(database)}
+    _write(_indexes() / f"{id}.json", fields)
 
 
-def own_record(index: Path) -> IndexRecord | None:
-    """Return the record of an index outside the data directory; None if this user did not make it, or not these files."""
-    inode, database = _inode(index), _inode(index / STORE)
-    for path, record in _index_records():
-        if record.inode == inode and database in (0, record.database):
-            if record.folder != os.path.realpath(index) and not os.path.exists(record.folder):
-                with suppress(StoreError):  # moved together with its documents
-                    record = record._replace(folder=os.path.realpath(index))
-                    _write_index(record)
-                    path.unlink(missing_ok=True)
-            return record
-    return None
+def recorded_ids(index: Path) -> set[str]:
+    """Return the ids of databases that this user made outside the data directory and that have the inode of this one."""
+    database, ids = _inode(index / STORE), set()
+    for id, folder, inode in _index_records():
+        if inode == database > 0:
+            ids.add(id)
+            if folder != os.path.realpath(index) and not os.path.exists(folder):
+                with suppress(OSError):  # moved together with its documents
+                    record_database(index, index / STORE, id)
+    return ids
 
 
 def recorded_indexes() -> list[Path]:
     """Return the indexes outside the data directory that this user made and that still exist."""
-    folders = (Path(record.folder) for _, record in _index_records())
-    return [folder for folder in folders if own_record(folder) and is_plain_folder(folder)]
+    folders = {Path(folder) for _, folder, _ in _index_records()}
+    return [folder for folder in sorted(folders) if recorded_ids(folder)]
 
 
 def release(index: Path) -> None:
-    """Remove the record of an index outside the data directory."""
-    with suppress(OSError):
-        _index_file(os.path.realpath(index)).unlink()
-
-
-def is_part(name: str) -> bool:
-    """Return true for the name of a file or folder that Marklight makes in the folder of an index."""
-    return _PARTS.fullmatch(name) is not None
+    """Remove the records of an index outside the data directory."""
+    for id, folder, _ in list(_index_records()):
+        if folder == os.path.realpath(index):
+            with suppress(OSError):
+                (_indexes() / f"{id}.json").unlink()
 
 
 def machine_id() -> str:
@@ -231,11 +177,11 @@ def machine_id() -> str:
 
     Several machines with one index each compare its documents with their own files.
     """
-    file = data_folder() / _MACHINE
+    file = data_folder() / "machine"
     for _ in range(2):
         with suppress(OSError):
             id = read_private(file, limit_bytes=64).decode("ascii", "replace").strip()
-            if _ID.fullmatch(id):
+            if re.fullmatch(r"[0-9a-f]{32}", id):
                 return id
         try:
             make_private_folder(file.parent)
@@ -243,34 +189,39 @@ def machine_id() -> str:
         except FileExistsError:  # another process was first
             continue
         except OSError as error:
-            raise _cannot_write(file, error) from error
+            raise StoreError(
+                f"{file} cannot be written ({error.strerror}); it contains the id of this machine",
+                "Set the variable MARKLIGHT_DATA_DIR to another folder",
+            ) from error
     raise StoreError(f"{file} does not contain the id of this machine", "Delete the file")
 
 
-def _index_records() -> Iterator[tuple[Path, IndexRecord]]:
-    with suppress(OSError):
-        for name in sorted(os.listdir(data_folder() / _INDEXES)):
-            path = data_folder() / _INDEXES / name
-            with suppress(TypeError):
-                yield path, IndexRecord(**_read_fields(path))
+def _libraries() -> Path:
+    return data_folder() / "libraries"
 
 
-def _write_index(record: IndexRecord, *, replace: bool = True) -> None:
-    file, content = _index_file(record.folder), json.dumps(record._asdict()).encode()
+def _indexes() -> Path:
+    return data_folder() / "indexes"
+
+
+def _read_record(index: Path) -> FolderRecord | None:
+    fields = _read(index / RECORD)
     try:
-        make_private_folder(file.parent)
-        write_private(file, content, durable=True, replace=replace)
-    except FileExistsError:
-        raise
-    except OSError as error:
-        raise _cannot_write(file, error) from error
+        return FolderRecord(**fields) if isinstance(fields.get("entries"), dict) else None
+    except TypeError:
+        return None
 
 
-def _index_file(index: str) -> Path:
-    return data_folder() / _INDEXES / f"{_folder_name(Path(index))}.json"
+def _index_records() -> Iterator[tuple[str, str, int]]:
+    """Yield the id, the folder and the inode of the database of each index outside the data directory."""
+    with suppress(OSError):
+        for name in sorted(os.listdir(_indexes())):
+            with suppress(KeyError):
+                fields = _read(_indexes() / name)
+                yield name.removesuffix(".json"), str(fields["folder"]), fields["database"]
 
 
-def _read_fields(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> dict[str, Any]:
     """Return the fields of a record; empty for a file that is missing, foreign or damaged."""
     try:
         fields = json.loads(read_private(path))
@@ -279,15 +230,8 @@ def _read_fields(path: Path) -> dict[str, Any]:
     return fields if isinstance(fields, dict) else {}
 
 
-def _folder_name(folder: Path) -> str:
-    """Return a readable name that is different for each path."""
-    digest = hashlib.blake2b(os.fsencode(folder), digest_size=8).hexdigest()
-    return f"{readable_name(folder.name)}-{digest}"
-
-
-def readable_name(name: str) -> str:
-    """Return the name of a folder without characters that some file systems do not accept."""
-    return re.sub(r"[^\w.-]", "_", name, flags=re.ASCII)[:_MAX_NAME] or "root"
+def _write(path: Path, fields: Mapping[str, Any]) -> None:
+    write_private(path, json.dumps(fields).encode(), durable=True)
 
 
 def _inode(path: Path | str) -> int:
@@ -297,10 +241,3 @@ def _inode(path: Path | str) -> int:
     except (OSError, ValueError):  # a name that the locale cannot encode
         return 0
     return -1 if stat.S_ISLNK(status.st_mode) else status.st_ino
-
-
-def _cannot_write(file: Path, error: OSError) -> StoreError:
-    return StoreError(
-        f"{file} cannot be written ({error.strerror})",
-        "Set the variable MARKLIGHT_DATA_DIR to another folder",
-    )

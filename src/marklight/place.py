@@ -97,11 +97,7 @@ def is_home(folder: Path) -> bool:
 
 def is_library(folder: Path) -> bool:
     """Return true for a folder with a settings file or an index that this user made, complete or not."""
-    return (
-        _is_own_file(folder / PROJECT_FILE)
-        or ownership.is_library(folder)
-        or ownership.is_shared(folder)
-    )
+    return _is_own_file(folder / PROJECT_FILE) or ownership.is_recorded(folder)
 
 
 def _is_own_file(path: Path) -> bool:

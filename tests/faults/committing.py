@@ -61,8 +61,8 @@ def batches() -> Iterator[Batch]:
 def copied(index: Path, to: Path) -> Path:
     """Copy an index to damage it, and record the copy as created there."""
     shutil.copytree(index, to)
-    if record := ownership.own_record(index):  # outside the data directory
-        ownership.record_database(to, to / ownership.STORE, record.id)
+    for id in ownership.recorded_ids(index):  # outside the data directory
+        ownership.record_database(to, to / ownership.STORE, id)
     return to
 
 

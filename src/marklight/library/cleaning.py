@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import closing
+import re
+from collections.abc import Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from marklight import engines, ownership
 from marklight.errors import Busy, NotFound, StoreError, UsageError
 from marklight.models.store import cache_folder
+from marklight.ownership import STORE
 from marklight.private_files import data_folder, is_plain_folder, remove, state_folder
 from marklight.settings import user_file
 
 if TYPE_CHECKING:
     from marklight.library import Library
 
-
+HISTORY = "history"
 WAIT_SECONDS = 1.0
 """Time for another process to finish its commit."""
+_PARTS = re.compile(
+    r"library\.db.*|lock|words.*|vectors|(refresh|progress)\.json.*|history|\.gitignore"
+)
+"""Names of files and folders that Marklight makes in the folder of an index."""
 
 
 class DataPlace(NamedTuple):
@@ -32,19 +38,23 @@ class DataPlace(NamedTuple):
     @classmethod
     def of(cls, what: str, path: Path) -> DataPlace:
         """Measure a folder."""
-        return cls(what, path, _size(path))
+        total = 0
+        for root, _, names in os.walk(path):
+            for name in names:
+                with suppress(OSError):  # deleted meanwhile
+                    total += os.lstat(os.path.join(root, name)).st_size
+        return cls(what, path, total)
 
 
-def places(library: Library | None = None) -> list[DataPlace]:
-    """Return the folders with data of this user that exist, and the index of a library."""
-    folders = [("settings", user_file().parent), *_user_folders()]
-    found = [DataPlace.of(what, path) for what, path in folders if path.is_dir()]
-    index = library.address.folder if library else None
-    return [*([DataPlace.of("index", index)] if index and index.is_dir() else []), *found]
+def places(library: Library) -> list[DataPlace]:
+    """Return the index of a library and the folders with other data of this user, as far as they exist."""
+    index = [("index", library.address.folder)] if library.address.folder else []
+    folders = [*index, ("settings", user_file().parent), *_user_folders()]
+    return [DataPlace.of(what, path) for what, path in folders if path.is_dir()]
 
 
 def library_data(library: Library) -> list[DataPlace]:
-    """Return the folders with the index of a library, to be removed."""
+    """Return the index of a library, to be removed; raise UsageError if this user did not make it on this machine."""
     index = library.address.folder
     if index is None:
         raise UsageError(
@@ -52,23 +62,16 @@ def library_data(library: Library) -> list[DataPlace]:
             "Delete it on its server",
         )
     folders = {index, ownership.index_folder(library.place.folder)}
-    places = [DataPlace.of("index", folder) for folder in sorted(folders) if is_index(folder)]
-    if not places:
+    present = [folder for folder in sorted(folders) if os.path.lexists(folder)]
+    for folder in present:
+        recorded = not ownership.needs_record(folder) or ownership.recorded_ids(folder)
+        if not is_plain_folder(folder) or not recorded:
+            raise UsageError(
+                f"{folder} was not made by you on this machine", "Delete the folder by hand"
+            )
+    if not present:
         raise NotFound(f"{library.place.folder} has no index on this machine")
-    return places
-
-
-def is_index(folder: Path) -> bool:
-    """Return true for the folder of an index; raise UsageError if this user did not make it on this machine."""
-    if not os.path.lexists(folder):
-        return False
-    if not is_plain_folder(folder) or (
-        ownership.needs_record(folder) and ownership.own_record(folder) is None
-    ):
-        raise UsageError(
-            f"{folder} was not made by you on this machine", "Delete the folder by hand"
-        )
-    return True
+    return [DataPlace.of("index", folder) for folder in present]
 
 
 def orphans() -> list[DataPlace]:
@@ -76,66 +79,52 @@ def orphans() -> list[DataPlace]:
     return [DataPlace.of(f"index of {record.path}", index) for index, record in ownership.orphans()]
 
 
-def check_unused(indexes: Iterable[Path]) -> None:
-    """Raise `Busy` if another process writes into one of these indexes; a damaged one is not in use."""
-    for index in indexes:
-        try:
-            with closing(engines.open(f"file:{index}")) as engine, engine.writing(WAIT_SECONDS):
-                pass
-        except Busy as error:
-            raise Busy(
-                f"Nothing was removed: another process is writing to {index}",
-                "Wait until it has finished, or end it",
-            ) from error
-        except StoreError:
-            continue
-
-
 def all_data() -> list[DataPlace]:
     """Return all indexes of this user, then the folders of data, cached files and state; not the settings."""
-    indexes = [DataPlace.of("index", index) for index in ownership.recorded_indexes()]
-    return [*indexes, *(DataPlace.of(*each) for each in _user_folders() if each[1].is_dir())]
+    indexes = [("index", index) for index in ownership.recorded_indexes()]
+    folders = [(what, path) for what, path in _user_folders() if path.is_dir()]
+    return [DataPlace.of(what, path) for what, path in (*indexes, *folders)]
 
 
-def all_indexes() -> list[Path]:
-    """Return all indexes of this user on this machine."""
-    libraries = (index for index, _ in ownership.library_records())
-    return sorted({*libraries, *ownership.recorded_indexes()})
+def delete(places: Sequence[DataPlace]) -> None:
+    """Delete folders of this user, unless another process writes to an index there; files of the user beside an index are kept."""
+    for place in places:
+        for store in (place.path / STORE, *place.path.glob(f"libraries/*/{STORE}")):
+            if store.exists():
+                _check_unused(store.parent)
+    for place in places:
+        if not is_plain_folder(place.path):
+            raise StoreError(f"{place.path} is not a folder of yours", "Delete it by hand")
+        if not (place.path / STORE).exists() or not ownership.needs_record(place.path):
+            remove(place.path)
+        else:
+            for name in filter(_PARTS.fullmatch, os.listdir(place.path)):
+                remove(place.path / name)
+            with suppress(OSError):  # other files of the user are there
+                os.rmdir(place.path)
+            for index in (place.path, place.path / HISTORY):
+                ownership.release(index)
+        if place.path.is_dir() and any(map(_PARTS.fullmatch, os.listdir(place.path))):
+            raise StoreError(f"{place.path} could not be deleted completely", "Delete it by hand")
 
 
-def delete(place: DataPlace) -> None:
-    """Delete an index or a folder of this user; outside the data directory, files that are not ours are kept."""
-    if not is_plain_folder(place.path):
-        raise StoreError(f"{place.path} is not a folder of yours", "Delete it by hand")
-    if place.what != "index" or not ownership.needs_record(place.path):
-        remove(place.path)
-    else:
-        for name in filter(_is_ours, os.listdir(place.path)):
-            remove(place.path / name)
-        if not os.listdir(place.path):
-            os.rmdir(place.path)
-        ownership.release(place.path)
-        ownership.release(place.path / "history")
-    if place.path.is_dir() and any(map(_is_ours, os.listdir(place.path))):
-        raise StoreError(f"{place.path} could not be deleted completely", "Delete it by hand")
+def _check_unused(index: Path) -> None:
+    """Raise `Busy` if another process writes to an index; a damaged one is not in use."""
+    try:
+        with closing(engines.open(f"file:{index}")) as engine, engine.writing(WAIT_SECONDS):
+            pass
+    except Busy as error:
+        raise Busy(
+            f"Nothing was removed: another process is writing to {index}",
+            "Wait until it has finished, or end it",
+        ) from error
+    except StoreError:
+        pass
 
 
-def _is_ours(name: str) -> bool:
-    return ownership.is_part(name) or name in (".gitignore", ownership.RECORD)
-
-
-def _user_folders() -> Iterator[tuple[str, Path]]:
-    yield "data", data_folder()
-    yield "cached models and evaluations", cache_folder()
-    yield "state of daemons", state_folder()
-
-
-def _size(folder: Path) -> int:
-    total = 0
-    for root, _, names in os.walk(folder):
-        for name in names:
-            try:
-                total += os.lstat(os.path.join(root, name)).st_size
-            except OSError:  # deleted meanwhile
-                continue
-    return total
+def _user_folders() -> list[tuple[str, Path]]:
+    return [
+        ("data", data_folder()),
+        ("cached models and evaluations", cache_folder()),
+        ("state of daemons", state_folder()),
+    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +54,8 @@ class SharedIndex:
 
     def remember_folder(self) -> None:
         """Record that the folder belongs to the index, after it was indexed."""
-        ownership.remember_shared(self._library.place.folder)
+        with suppress(OSError):  # then commands must be run in the folder itself
+            ownership.remember(self._library.place.folder)
         self._is_member = True
 
     def not_indexed_notices(self) -> tuple[str, ...]:

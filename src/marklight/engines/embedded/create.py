@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import secrets
 import sqlite3
-from contextlib import suppress
 from pathlib import Path
 
 from marklight import ownership
@@ -16,7 +15,7 @@ from marklight.engines.embedded.schema import APPLICATION, TABLES, VERSION
 from marklight.engines.embedded.session import SqliteSession
 from marklight.engines.embedded.sqlite_errors import explain
 from marklight.errors import StoreError
-from marklight.private_files import create_private, make_private_folder, remove
+from marklight.private_files import create_private, make_private_folder, remove, write_private
 from marklight.text import vocabulary_fingerprint
 
 HISTORY = "history"
@@ -26,7 +25,7 @@ _DRAFTS = "library.db.*.new*"
 
 
 def make_folder(folder: Path, documents: Path | None) -> None:
-    """Create the folder of an index; record its documents, or that this user made it outside the data directory."""
+    """Create the folder of an index and record its documents; outside the data directory, git ignores it."""
     if documents is not None and not documents.is_dir():
         raise StoreError(
             f"The folder {documents} does not exist", "Move it back, or name another folder"
@@ -34,23 +33,16 @@ def make_folder(folder: Path, documents: Path | None) -> None:
     try:
         if documents is not None:
             ownership.remember(documents)
-        # The history index may be created first: the folder around it is an index of this user as well.
+        # The history index may be created first, in the folder of the index of documents.
         for path in (folder.parent, folder) if folder.name == HISTORY else (folder,):
             make_private_folder(path)
-            if ownership.needs_record(path):
-                if all(entry.name == HISTORY for entry in path.iterdir()):
-                    _write_gitignore(path)
-                ownership.claim(path)
+            if ownership.needs_record(path) and not os.listdir(path):
+                write_private(path / ".gitignore", b"*\n")
     except OSError as error:
         raise StoreError(
             f"Cannot create the index folder {folder} ({os.strerror(error.errno or 0)})",
             "Choose another folder with the variable MARKLIGHT_DATA_DIR or the setting `engine`",
         ) from error
-
-
-def _write_gitignore(folder: Path) -> None:
-    with suppress(FileExistsError), open(create_private(folder / ".gitignore"), "wb") as file:
-        file.write(b"*\n")
 
 
 def create(path: Path) -> str:

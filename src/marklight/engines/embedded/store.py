@@ -234,13 +234,12 @@ class Store:
             return False
         if not is_plain_folder(self.folder):
             raise self._foreign()
-        record = None
-        if ownership.needs_record(self.folder):
-            record = ownership.own_record(self.folder)
-            if record is None and self._has_parts():
-                raise self._foreign()
         if _file_identity(self.path) is None:
             return False
+        recorded = ownership.needs_record(self.folder)
+        ids = ownership.recorded_ids(self.folder) if recorded else set()
+        if recorded and not ids:
+            raise self._foreign()
         if os.path.getsize(self.path) == 0:
             from marklight.engines.embedded.sqlite_errors import damaged
 
@@ -249,7 +248,7 @@ class Store:
         try:
             check_schema(session)
             id = str(session.value("SELECT library FROM state"))
-            if record is not None and record.id != id:
+            if recorded and id not in ids:
                 raise self._foreign()
             session.key = self._key = id.encode()
         except UnknownSchema:
@@ -257,12 +256,6 @@ class Store:
         finally:
             self._release(session)
         return not self._outdated
-
-    def _has_parts(self) -> bool:
-        try:
-            return any(map(ownership.is_part, os.listdir(self.folder)))
-        except OSError:
-            return True
 
     def _foreign(self) -> StoreError:
         return StoreError(

@@ -48,24 +48,18 @@ def clean(
     if (every or orphans) and folder is not None:
         raise UsageError("--all and --orphans concern all libraries", "Leave out PATH")
     library: Path | None = None
-    if every:
-        places, indexes = cleaning.all_data(), cleaning.all_indexes()
-    elif orphans:
-        places = cleaning.orphans()
-        indexes = [place.path for place in places]
+    if every or orphans:
+        places = cleaning.all_data() if every else cleaning.orphans()
     else:
         with open_own(folder, assignments) as opened:
             places, library = cleaning.library_data(opened), opened.place.folder
-        indexes = [place.path for place in places]
     if not places:
         raise NotFound("There is nothing to remove")
     if not yes:
         _confirm(places)
     if not orphans or every:
         _stop_daemons(library)
-    cleaning.check_unused(indexes)
-    for place in places:
-        cleaning.delete(place)
+    cleaning.delete(places)
     if as_json:
         show_json(
             [{"what": each.what, "path": str(each.path), "bytes": each.size} for each in places]
