@@ -11,12 +11,13 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 from benchmarks._measure import save, set_path
 from marklight.eval.collection import open_collection
 from marklight.eval.metrics import calibration_error, ndcg
 from marklight.eval.reading import read_dataset
+from marklight.operations import ModeName
 
 SETS = ("fastapi-anchors", "anthropic-docs", "cranfield")
 SKIPPED = ("current_collection", "recency", "community", "confidence")
@@ -76,7 +77,7 @@ FORMULAS: dict[str, Formula] = {
 }
 
 
-def rankings(name: str, mode: str) -> Iterator[list[tuple[float, str, bool]]]:
+def rankings(name: str, mode: ModeName) -> Iterator[list[tuple[float, str, bool]]]:
     """Yield the results of each query with an answer: score, document, and true if it is an answer."""
     dataset = read_dataset(set_path(name))
     with open_collection(dataset, mode) as collection:
@@ -134,7 +135,7 @@ def main() -> None:
     mode, *names = sys.argv[1:] or ["hybrid"]
     results: dict[str, Any] = {"mode": mode, "factor": FACTOR, "sets": {}}
     for name in names or SETS:
-        lists = list(rankings(name, mode))
+        lists = list(rankings(name, cast(ModeName, mode)))
         results["sets"][name] = {"queries": len(lists)}
         for ratio in RATIOS:
             rows = measure(lists, ratio)

@@ -15,6 +15,7 @@ from typing import Any
 from benchmarks._measure import save
 from benchmarks.everyday import opened
 from marklight.library import Library
+from marklight.operations import ModeName
 
 COLLECTIONS = ("fastapi", "blue-book")
 NAMES, MAX_DOCUMENTS, RESULTS, SEED = 60, 3, 10, 1
@@ -48,7 +49,9 @@ def names_of(library: Library) -> dict[str, set[str]]:
     return {name: where[name] for name in random.Random(SEED).sample(rare, min(NAMES, len(rare)))}
 
 
-def measure(library: Library, names: dict[str, set[str]], mode: str, typed: str) -> dict[str, int]:
+def measure(
+    library: Library, names: dict[str, set[str]], mode: ModeName, typed: str
+) -> dict[str, int]:
     counts = {"names": len(names), "first": 0, "in ten": 0, "refused": 0}
     for name, right in names.items():
         answer = library.search(TYPED[typed](name), limit=RESULTS, mode=mode, refresh=False)

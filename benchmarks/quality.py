@@ -20,11 +20,12 @@ from marklight.eval.collection import open_collection, resolve_answers
 from marklight.eval.evaluate import evaluate
 from marklight.eval.reading import off_topic_queries, read_dataset
 from marklight.eval.run import Run, run_queries
+from marklight.operations import ModeName
 from marklight.ports import Tools
 from marklight.query import Query
 from marklight.search.probability import FusionWeights, parse_weights, score_candidates
 
-WAYS: dict[str, tuple[str, tuple[str, ...]]] = {
+WAYS: dict[str, tuple[ModeName, tuple[str, ...]]] = {
     "keyword": ("keyword", ()),
     "semantic": ("semantic", ()),
     "rank fusion": ("hybrid", ("search.fuse=reciprocal",)),

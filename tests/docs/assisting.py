@@ -6,11 +6,12 @@ import json
 import re
 
 import marklight
+from marklight.operations import OPERATIONS
+from marklight.parameters import Parameter
 from marklight.surfaces import operations
 from marklight.surfaces.mcp import documents, rendering
 from marklight.surfaces.mcp.prompts import PROMPTS
-from marklight.surfaces.mcp.tool_definitions import OPERATION_NAMES, Tool, tools_for
-from marklight.surfaces.parameters import Parameter
+from marklight.surfaces.mcp.tool_definitions import Tool, tools_for
 
 from .examples import NOTES, ROOT, alike
 
@@ -73,12 +74,8 @@ def _tools() -> str:
 
 def _description(tool: Tool, parameter: Parameter) -> str:
     """The description of the operation's parameter, else the shorter one in tools/list."""
-    name = OPERATION_NAMES.get(parameter.name, parameter.name)
-    of_operation = {
-        each.name: each.schema["description"]
-        for each in operations.OPERATIONS[tool.operation].parameters
-    }
-    return str(of_operation.get(name) or parameter.schema["description"])
+    declared = {each.name: each.description for each in OPERATIONS[tool.operation].parameters}
+    return declared.get(parameter.name) or parameter.description
 
 
 def _described(tools_of: dict[str, list[str]]) -> str:

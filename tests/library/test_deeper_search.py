@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from marklight.operations import ModeName
 from tests.making import library, write
 
 COPY = "# Backups\n\nBackups of the database are kept for thirty days and tried out once a month.\n"
@@ -30,7 +31,7 @@ def pages(copies: int) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("mode", ["hybrid", "keyword"])
-def test_copies_of_one_document_do_not_crowd_out_others(tmp_path: Path, mode: str) -> None:
+def test_copies_of_one_document_do_not_crowd_out_others(tmp_path: Path, mode: ModeName) -> None:
     with library(write(tmp_path, pages(60))) as lib:
         lib.index()
         found = lib.search("database backups", mode=mode, limit=5, min_confidence=0.0)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import marklight
+from marklight.operations import ModeName
 from marklight.ports import Tools
 from marklight.query import Query
 from marklight.search.exact_match import ExactTitle
@@ -80,7 +81,7 @@ def lib(tmp_path_factory: pytest.TempPathFactory) -> Iterator[marklight.Library]
     ],
 )
 def test_a_document_whose_title_is_the_query_ranks_first(
-    lib: marklight.Library, query: str, mode: str
+    lib: marklight.Library, query: str, mode: ModeName
 ) -> None:
     assert paths(lib.search(query, mode=mode, refresh=False))[0] == "growing/fig-growing.md"
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from marklight.operations import ModeName
 from tests.library.conftest import paths
 from tests.making import library, write
 
@@ -32,7 +33,7 @@ PAGES = {
 )
 @pytest.mark.parametrize("mode", ["keyword", "hybrid"])
 def test_a_word_is_found_in_the_other_spelling_without_abstention(
-    tmp_path: Path, engine: str, mode: str, text: str, path: str
+    tmp_path: Path, engine: str, mode: ModeName, text: str, path: str
 ) -> None:
     with library(write(tmp_path / "docs", PAGES), engine=engine) as lib:
         answer = lib.search(text, mode=mode)

@@ -9,6 +9,7 @@ import pytest
 
 import marklight
 from marklight.answer import Hits
+from marklight.operations import ModeName
 from marklight.ports import Tools
 from marklight.query import Filters, Query
 from marklight.search.exact_match import with_keyword_matches
@@ -40,7 +41,7 @@ def paths(hits: Hits) -> list[str]:
 
 @pytest.mark.parametrize("mode", ["hybrid", "keyword", "semantic"])
 def test_a_document_with_the_keyword_is_among_the_first_five(
-    lib: marklight.Library, mode: str
+    lib: marklight.Library, mode: ModeName
 ) -> None:
     found = paths(lib.search("canary release", mode=mode, refresh=False).hits)
     assert "rollout.md" in found[:5]
@@ -122,7 +123,7 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Iterator[marklight.Librar
     ],
 )
 def test_a_word_finds_the_title_that_begins_with_it_first(
-    begun: marklight.Library, text: str, path: str, mode: str
+    begun: marklight.Library, text: str, path: str, mode: ModeName
 ) -> None:
     for prefix in (False, True):
         answer = begun.search(text, mode=mode, prefix=prefix, refresh=False)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from marklight.errors import UsageError
-from marklight.surfaces import operations
-from marklight.surfaces.parameters import parse
+from marklight.operations import OPERATIONS
+from marklight.parameters import parse
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,10 @@ from marklight.surfaces.parameters import parse
     ],
 )
 def test_values_given_as_text_are_converted(given: dict[str, Any], parsed: dict[str, Any]) -> None:
-    assert parse(operations.SEARCH, {"query": "5", **given}) == {"query": "5", **parsed}
+    assert parse(OPERATIONS["search"].parameters, {"query": "5", **given}) == {
+        "query": "5",
+        **parsed,
+    }
 
 
 @pytest.mark.parametrize(
@@ -54,13 +57,13 @@ def test_values_given_as_text_are_converted(given: dict[str, Any], parsed: dict[
 )
 def test_other_text_is_an_error(given: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
-        parse(operations.SEARCH, {"query": "a", **given})
+        parse(OPERATIONS["search"].parameters, {"query": "a", **given})
 
 
 def test_path_is_another_name_of_ref() -> None:
-    assert parse(operations.OUTLINE, {"path": "a.md"}) == {"ref": "a.md"}
-    assert parse(operations.LINKS, {"path": None, "ref": "a.md"}) == {"ref": "a.md"}
+    assert parse(OPERATIONS["outline"].parameters, {"path": "a.md"}) == {"ref": "a.md"}
+    assert parse(OPERATIONS["links"].parameters, {"path": None, "ref": "a.md"}) == {"ref": "a.md"}
     with pytest.raises(UsageError, match="given twice"):
-        parse(operations.GET, {"path": "a.md", "ref": "a.md"})
+        parse(OPERATIONS["get"].parameters, {"path": "a.md", "ref": "a.md"})
     with pytest.raises(UsageError, match="Missing parameter: 'ref'"):
-        parse(operations.OUTLINE, {})
+        parse(OPERATIONS["outline"].parameters, {})

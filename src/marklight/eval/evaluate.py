@@ -19,6 +19,7 @@ from marklight.eval.reading import off_topic_queries, read_dataset
 from marklight.eval.report import Evaluation
 from marklight.eval.run import Comparison, Run, compare, run_queries
 from marklight.library.configuration import stage_name
+from marklight.operations import ModeName
 from marklight.ports import Progress, no_progress
 from marklight.query import Mode
 from marklight.search import pipeline
@@ -39,7 +40,7 @@ class Change(NamedTuple):
 def evaluate(
     path: Path,
     *,
-    mode: str = "hybrid",
+    mode: ModeName = "hybrid",
     assignments: Sequence[str] = (),
     compared: Sequence[str] = (),
     with_ablation: bool = False,

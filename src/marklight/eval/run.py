@@ -11,6 +11,7 @@ from marklight.errors import UsageError
 from marklight.eval import metrics
 from marklight.eval.collection import Collection, Place
 from marklight.eval.dataset import Dataset, JudgedQuery
+from marklight.operations import ModeName
 from marklight.ports import Progress, no_progress
 from marklight.query import Query
 from marklight.search.confidence import TAIL
@@ -166,7 +167,7 @@ def run_queries(
     dataset: Dataset,
     places: Sequence[Mapping[str, Place]],
     off_topic: Sequence[str],
-    mode: str,
+    mode: ModeName,
     progress: Progress = no_progress,
     phase: str = "Running queries",
 ) -> Run:
@@ -211,7 +212,7 @@ def run_queries(
 def _search(
     collection: Collection,
     text: str,
-    mode: str,
+    mode: ModeName,
     rejected: list[str],
     limit: int = TOP,
     min_confidence: float | None = None,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from threading import BoundedSemaphore, Lock
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self
 
 from marklight import engines, ownership
-from marklight.answer import Answer
 from marklight.errors import UsageError
 from marklight.ingest.discover import Discover
 from marklight.ingest.pipeline import Ingest
@@ -20,33 +20,21 @@ from marklight.library.concurrency import MAX_SEARCHES, SingleFlight
 from marklight.library.configuration import compose_pipeline
 from marklight.library.model_selection import ModelSelection
 from marklight.library.refresh import RefreshResult, ScanCursor
-from marklight.library.search import search as search_documents
 from marklight.library.settings_tables import Index, Serve, Terminal
-from marklight.library.validation import (
-    CommitFlags,
-    CommitRequest,
-    SearchFlags,
-    SearchRequest,
-    path_alias,
-)
 from marklight.once import once, pop_cached
+from marklight.operations import OPERATIONS, Operations
 from marklight.place import Place, index_address, locate, nested_libraries, resolve_path
-from marklight.ports import Engine, LanguageModel, Progress, never_cancelled, no_progress
+from marklight.ports import Engine, never_cancelled, no_progress
 from marklight.search.pipeline import Pipeline
 from marklight.settings import Settings
 
 if TYPE_CHECKING:
-    from marklight.citations import CitedAnswer, Sentence
-    from marklight.commits import Commits
     from marklight.engines import ServerSettings
     from marklight.ingest.git import Repository
-    from marklight.library.ask import AskFlags
-    from marklight.library.listing import ListFlags
     from marklight.library.shared_index import SharedIndex
     from marklight.library.watching import Watcher
-    from marklight.listing import Listing
     from marklight.model import Vector
-    from marklight.report import DocumentList, Extract, Graph, Links, Outline, Page, Related, Report
+    from marklight.report import Report
 
 __all__ = ["Library"]
 
@@ -54,7 +42,28 @@ DEFAULT_COLLECTION = "default"
 """Name of the only collection if the settings name none; independent of the folder's name."""
 
 
-class Library:
+IMPLEMENTATIONS = {
+    "search": "search.search",
+    "ask": "ask.ask",
+    "list_documents": "listing.list_documents",
+    "commits": "history.search_commits",
+    "get": "documents.get",
+    "outline": "documents.outline",
+    "page": "documents.page",
+    "links": "documents.links",
+    "related": "documents.related",
+    "graph": "documents.graph",
+    "resolve": "documents.resolve",
+    "documents": "documents.list_documents",
+    "tags": "documents.tags",
+    "index": "indexing.index",
+    "status": "indexing.status",
+}
+"""Functions of this package that execute the operations."""
+DEFAULT_HOOKS = {"progress": no_progress, "check_cancelled": never_cancelled}
+
+
+class Library(Operations):
     """A folder of documents with its index. Thread-safe; engines and models are opened on first use."""
 
     def __init__(
@@ -245,97 +254,26 @@ class Library:
 
     # Operations
 
-    def search(
-        self,
-        text: str,
-        *,
-        progress: Progress = no_progress,
-        check_cancelled: Callable[[], None] = never_cancelled,
-        **flags: Unpack[SearchFlags],
-    ) -> Answer:
-        """Find passages; the index is brought up to date first unless `refresh` is false."""
-        return search_documents(self, SearchRequest(text=text, **flags), progress, check_cancelled)
+    def run(self, name: str, arguments: Mapping[str, Any]) -> Any:
+        """Validate the arguments of a call in Python and execute an operation."""
+        return self.execute(name, OPERATIONS[name].check(arguments))
 
-    def ask(
-        self,
-        text: str,
-        *,
-        model: LanguageModel | None = None,
-        emit: Callable[[Answer | Sentence], None] = lambda _: None,
-        progress: Progress = no_progress,
-        check_cancelled: Callable[[], None] = never_cancelled,
-        **flags: Unpack[AskFlags],
-    ) -> CitedAnswer:
-        """Return an answer that a language model writes from the results of a search, each sentence with its sources.
-
-        `max_tokens` limits the answer; `limit` is the number of passages. `emit` receives the search, then
-        each sentence once it is checked.
-        """
-        from marklight.library.ask import ask
-
-        return ask(
-            self,
-            text,
-            flags,
-            model=model,
-            emit=emit,
-            progress=progress,
-            check_cancelled=check_cancelled,
-        )
-
-    def list_documents(
-        self,
-        text: str | None = None,
-        *,
-        progress: Progress = no_progress,
-        check_cancelled: Callable[[], None] = never_cancelled,
-        **flags: Unpack[ListFlags],
-    ) -> Listing:
-        """Return all documents that match a query, counted and sorted; without a query, all that match the filters."""
-        from marklight.library import listing
-
-        request = listing.ListRequest.of(text or "", flags)
-        return listing.list_documents(self, request, progress, check_cancelled)
-
-    def commits(
-        self,
-        text: str,
-        *,
-        progress: Progress = no_progress,
-        check_cancelled: Callable[[], None] = never_cancelled,
-        **flags: Unpack[CommitFlags],
-    ) -> Commits:
-        """Find commits of the git repositories that contain the collections; new ones are indexed first."""
-        from marklight.library.history import search_commits
-
-        return search_commits(self, CommitRequest(text=text, **flags), progress, check_cancelled)
-
-    def index(
-        self,
-        *,
-        rebuild: bool = False,
-        history: bool | None = None,
-        progress: Progress = no_progress,
-    ) -> Report:
-        """Bring the index up to date: text first, which is searchable at once, then vectors.
-
-        The history is indexed too if `history` is true, or if it was searched before.
-        """
-        from marklight.library.indexing import index
-
-        return index(self, rebuild=rebuild, history=history, progress=progress)
+    def execute(self, name: str, arguments: Mapping[str, Any]) -> Any:
+        """Execute an operation with validated arguments; hooks that are not given have their defaults."""
+        module, _, function = IMPLEMENTATIONS[name].partition(".")
+        given = {**OPERATIONS[name].hooks, **arguments}
+        for hook, default in DEFAULT_HOOKS.items():
+            if hook in given and given[hook] is None:
+                given[hook] = default
+        # Imported on first use: a search needs few of them.
+        implementation = getattr(import_module(f"marklight.library.{module}"), function)
+        return implementation(self, **given)
 
     def watch(self) -> Generator[Report, None, None]:
         """Watch the files: yield a report for each batch of changes; errors are reports with notices only."""
         from marklight.library.watching import watch
 
         return watch(self)
-
-    def status(self) -> dict[str, Any]:
-        """Return what is indexed, what is pending and what failed."""
-        from marklight.library.indexing import status
-
-        return status(self)
 
     def ignored(self, path: Path | str) -> str:
         """Return why a file is not indexed; empty if it is.
@@ -345,112 +283,3 @@ class Library:
         from marklight.library.indexing import ignored
 
         return ignored(self, path)
-
-    @path_alias
-    def get(
-        self,
-        ref: str,
-        *,
-        level: str | None = None,
-        context: int | None = None,
-        collection: str | None = None,
-        near: Path | None = None,
-        progress: Progress = no_progress,
-    ) -> Extract:
-        """Return a document or a part of it: any place as printed, a path or title, or a passage's id.
-
-        Any path may be relative to the folder `near`. With a level, such as `section`, return that much around
-        the passage. With a collection, only an exact path in it is accepted.
-        """
-        from marklight.library import documents
-
-        return documents.get(self, ref, level, context, collection, near, progress)
-
-    @path_alias
-    def outline(
-        self, ref: str, *, near: Path | None = None, progress: Progress = no_progress
-    ) -> Outline:
-        """Return the headings of a document."""
-        from marklight.library import documents
-
-        return documents.outline(self, ref, near, progress)
-
-    @path_alias
-    def page(
-        self,
-        ref: str,
-        *,
-        line: int = 1,
-        near: Path | None = None,
-        progress: Progress = no_progress,
-    ) -> Page:
-        """Return a document as safe HTML; of a very long one the part around a line."""
-        from marklight.library import documents
-
-        return documents.page(self, ref, line, near, progress)
-
-    @path_alias
-    def links(
-        self,
-        ref: str | None = None,
-        *,
-        limit: int = 100,
-        near: Path | None = None,
-        progress: Progress = no_progress,
-    ) -> Links:
-        """Return the links to and from a document; without one, unresolved links and orphans of the library."""
-        from marklight.library import documents
-
-        return documents.links(self, ref, limit, near, progress)
-
-    @path_alias
-    def related(
-        self,
-        ref: str,
-        *,
-        limit: int = 10,
-        near: Path | None = None,
-        progress: Progress = no_progress,
-    ) -> Related:
-        """Return the documents most related to a document, each with the reasons."""
-        from marklight.library import documents
-
-        return documents.related(self, ref, limit, near, progress)
-
-    @path_alias
-    def graph(
-        self,
-        ref: str | None = None,
-        *,
-        depth: int = 1,
-        limit: int = 100,
-        near: Path | None = None,
-        progress: Progress = no_progress,
-    ) -> Graph:
-        """Return the link graph around a document; without one, of the documents with the most links."""
-        from marklight.library import documents
-
-        return documents.graph(self, ref, depth, limit, near, progress)
-
-    @path_alias
-    def resolve(
-        self, ref: str, *, near: Path | None = None, progress: Progress = no_progress
-    ) -> DocumentList:
-        """Return the document that a reference means, or all documents that match a glob."""
-        from marklight.library import documents
-
-        return documents.resolve(self, ref, near, progress)
-
-    def documents(self, *, like: str = "", after: str = "", limit: int = 100) -> DocumentList:
-        """Return the indexed documents, paginated: `after` is the value of `next` of the page before.
-
-        With `like`, return the documents whose path contains this text, those that begin with it first.
-        """
-        from marklight.library import documents
-
-        return documents.list_documents(self, like, after, limit)
-
-    def tags(self) -> dict[str, int]:
-        """Return the number of documents with each tag, or with one nested below it."""
-        with self.engine.snapshot() as snapshot:
-            return dict(sorted(snapshot.metadata.tags().items()))

@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 from marklight.answer import Answer
 from marklight.citations import CitedAnswer, Sentence
@@ -16,41 +15,13 @@ from marklight.library.ask_prompt import Piece, ResponseParser, build_prompt, is
 from marklight.library.search import search
 from marklight.library.settings_tables import Ask
 from marklight.library.support import SupportCheck, inverse_frequencies
-from marklight.library.validation import Day, SearchRequest, Texts, integer
+from marklight.library.validation import FILTERS, document_query
 from marklight.place import complete_commands
-from marklight.ports import Embedder, LanguageModel, Progress, Prompt
+from marklight.ports import Embedder, LanguageModel, Prompt
 from marklight.settings import user_file
 
 if TYPE_CHECKING:
     from marklight.library import Library
-
-
-class AskFlags(TypedDict, total=False):
-    """Keywords of `Library.ask`; `SearchRequest` describes them."""
-
-    limit: int
-    """Maximum number of passages for the model."""
-    max_tokens: int | None
-    """Maximum size of the answer."""
-    mode: str
-    min_confidence: float | None
-    path: Texts
-    tag: Texts
-    where: Mapping[str, str] | Texts
-    exclude: Texts
-    collection: Texts
-    after: Day
-    before: Day
-    rerank: bool | None
-    parents: bool
-    context: int
-    expand_context: bool
-    hypothesis: str | None
-    refresh: bool
-    settings: Mapping[str, Any] | None
-    assignments: Sequence[str]
-    near: Path | None
-    part: Path | None
 
 
 Emit = Callable[[Answer | Sentence], None]
@@ -68,13 +39,14 @@ NOTHING_SUPPORTED = "The passages support no sentence of the answer"
 
 def ask(
     library: Library,
-    text: str,
-    flags: AskFlags,
+    query: str,
     *,
+    limit: int | None,
+    max_tokens: int | None,
     model: LanguageModel | None,
-    emit: Emit,
-    progress: Progress,
+    emit: Emit | None,
     check_cancelled: Callable[[], None],
+    **options: Any,
 ) -> CitedAnswer:
     """Search, and let the model answer from the results; it is not called if the search abstains.
 
@@ -82,11 +54,22 @@ def ask(
     """
     started = time.perf_counter()
     settings = library.settings.build(Ask, "ask")
-    writer, request, max_tokens = _validated(library, settings, text, flags, model)
-    found = search(library, request, progress, check_cancelled)
+    writer = _writer(library, model)
+    emit = emit or (lambda _: None)
+    found = search(
+        library,
+        query,
+        limit=limit or settings.passages,
+        check_cancelled=check_cancelled,
+        **options,
+    )
     if found.hits:
         prompt, hits = build_prompt(
-            text, found.hits, found.several_collections, settings.passage_tokens, max_tokens
+            query,
+            found.hits,
+            found.several_collections,
+            settings.passage_tokens,
+            max_tokens or settings.answer_tokens,
         )
         found = replace(found, hits=tuple(hits))
         emit(found)
@@ -105,26 +88,21 @@ def ask(
     return replace(answer, took_ms=(time.perf_counter() - started) * 1000)
 
 
-def validate(library: Library, text: str, flags: AskFlags) -> None:
-    """Raise an error if there is no model or if a parameter is invalid, before anything else is done."""
-    settings = library.settings.build(Ask, "ask")
-    _, request, _ = _validated(library, settings, text, flags, None)
-    others = library.shared.other_collections(request.collection) if library.shared else ()
-    request.to_query(library.collections, library.scope, others)
+def validate(
+    library: Library, query: str, options: Mapping[str, Any], model: LanguageModel | None = None
+) -> None:
+    """Raise an error if there is no model or if an argument is invalid, before anything else is done."""
+    _writer(library, model)
+    filters = {name: options[name] for name in FILTERS}
+    document_query(library, query, hypothesis=options["hypothesis"], **filters)
 
 
-def _validated(
-    library: Library, settings: Ask, text: str, flags: AskFlags, model: LanguageModel | None
-) -> tuple[LanguageModel, SearchRequest, int]:
-    """Return the model, the request for the search, and the token limit of the answer."""
+def _writer(library: Library, model: LanguageModel | None) -> LanguageModel:
+    """Return the model of the caller, or the configured one."""
     writer = model or library.models.generator
     if writer is None:
         raise NotConfigured(NOT_CONFIGURED, CONFIGURE.format(file=user_file()))
-    max_tokens = flags.get("max_tokens") or settings.answer_tokens
-    integer("The token budget", max_tokens, 16, 100_000)
-    given = SearchRequest(text=text, **flags)
-    limit = flags.get("limit", settings.passages)
-    return writer, replace(given, limit=limit, max_tokens=None), max_tokens
+    return writer
 
 
 @dataclass(slots=True)

@@ -24,7 +24,7 @@ from marklight.library.refresh import (
     refresh_existing,
     stale_notice,
 )
-from marklight.library.validation import context_level, globs, integer
+from marklight.library.validation import context_level, globs
 from marklight.model import Document, DocumentId
 from marklight.ports import IndexedFile, Progress, Snapshot
 from marklight.query import Filters
@@ -165,7 +165,6 @@ def links(
     library: Library, ref: str | None, limit: int, near: Path | None, progress: Progress
 ) -> Links:
     """Return the links to and from a document; without one, unresolved links and orphans of the library."""
-    integer("The limit", limit, 1, relations.MAX_BACKLINKS)
     exists = library.files.exists
     if ref is not None:
         with open_document(library, ref, near, progress) as opened:
@@ -181,7 +180,6 @@ def related(
     library: Library, ref: str, limit: int, near: Path | None, progress: Progress
 ) -> Related:
     """Return the documents most related to a document: by links, shared tags and embeddings, each with the reasons."""
-    integer("The limit", limit, 1, 100)
     with open_document(library, ref, near, progress) as opened:
         snapshot, model = opened.snapshot, ""
         if library.settings["model.name"] != "none":
@@ -200,8 +198,6 @@ def graph(
     progress: Progress,
 ) -> Graph:
     """Return the link graph around a document; without one, around the documents with the most links."""
-    integer("The depth", depth, 1, relations.MAX_DEPTH)
-    integer("The limit", limit, 1, relations.MAX_NODES)
     exists = library.files.exists
     if ref is not None:
         with open_document(library, ref, near, progress) as opened:
@@ -243,7 +239,6 @@ def _refusal(library: Library, documents: list[DocumentId]) -> str:
 @repeat_if_lost
 def list_documents(library: Library, like: str, after: str, limit: int) -> DocumentList:
     """Return indexed documents in order of their ids, paginated; with `like`, the best matches of a text in paths."""
-    integer("The limit", limit, 1, 1000)
     with library.engine.snapshot() as snapshot:
         return paginate(snapshot.documents.files(), like, after, limit, library.files.several)
 
@@ -288,3 +283,9 @@ def _read_cursor(after: str) -> DocumentId:
             "`after` must be the value of `next` of the page before",
             "Leave it out for the first page",
         ) from error
+
+
+def tags(library: Library) -> dict[str, int]:
+    """Return the number of documents with each tag, or with one nested below it."""
+    with library.engine.snapshot() as snapshot:
+        return dict(sorted(snapshot.metadata.tags().items()))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from marklight import engines
 from marklight.batch import Failure
@@ -27,7 +27,7 @@ from marklight.library.concurrency import repeat_if_lost
 from marklight.library.refresh import SHORT_WAIT_SECONDS, embed_for_query, embed_for_seconds
 from marklight.library.search import PreparedSearch, prepare, run
 from marklight.library.settings_tables import History
-from marklight.library.validation import CommitRequest
+from marklight.library.validation import commit_query
 from marklight.model import Document, DocumentId
 from marklight.ports import Embedder, Engine, Progress, Rewrite, Snapshot, Tools
 from marklight.query import Filters, Query
@@ -212,17 +212,22 @@ def _with_full_hash(prepared: PreparedSearch, ingest: CommitIngest) -> PreparedS
 @repeat_if_lost
 def search_commits(
     library: Library,
-    request: CommitRequest,
+    query: str,
+    *,
+    explain: bool,
+    refresh: bool,
+    settings: Mapping[str, Any] | None,
+    assignments: Sequence[str],
     progress: Progress,
     check_cancelled: Callable[[], None],
+    **options: Any,
 ) -> Commits:
-    """Return the best commits for a request; new commits are indexed first."""
-    settings = library.settings_with(request.settings, request.assignments)
-    pipeline = _commit_pipeline(library.pipeline_of(settings))
-    prepared = prepare(library, request.to_query(), pipeline, check_cancelled)
-    refreshing = progress if request.refresh else None
-    answer = _search(library, prepared, refreshing, explain=request.explain)
-    return replace(answer, notices=(*settings.notices, *answer.notices))
+    """Return the best commits for a query; new commits are indexed first."""
+    used = library.settings_with(settings, assignments)
+    pipeline = _commit_pipeline(library.pipeline_of(used))
+    prepared = prepare(library, commit_query(query, **options), pipeline, check_cancelled)
+    answer = _search(library, prepared, progress if refresh else None, explain=explain)
+    return replace(answer, notices=(*used.notices, *answer.notices))
 
 
 def search_beside_documents(

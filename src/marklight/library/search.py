@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from marklight.answer import Answer
 from marklight.errors import HistoryError, ModelServerError, NotFound
@@ -23,11 +23,11 @@ from marklight.library.refresh import (
     incomplete_notices,
     index_again,
     outdated_notices,
-    refresh,
     stale_notice,
 )
+from marklight.library.refresh import refresh as refresh_index
+from marklight.library.validation import document_query
 from marklight.library.settings_tables import Model
-from marklight.library.validation import SearchRequest
 from marklight.model import DocumentId
 from marklight.place import complete_commands
 from marklight.ports import Embedder, Progress, Reranker, Snapshot, Tools
@@ -88,34 +88,51 @@ def prepare(
     return PreparedSearch(query, pipeline, embedder, reranker, check_cancelled, started)
 
 
-@repeat_if_lost
 def search(
     library: Library,
-    request: SearchRequest,
+    query: str,
+    *,
+    queries: Sequence[str | Mapping[str, Any]] = (),
+    **options: Any,
+) -> Answer:
+    """Return the best passages for a query, or for several phrasings of it."""
+    if not queries:
+        return search_once(library, query, **options)
+    from marklight.library.fused_search import fused_search
+
+    return fused_search(library, query, queries, **options)
+
+
+@repeat_if_lost
+def search_once(
+    library: Library,
+    query: str,
+    *,
+    with_history: bool = False,
+    explain: bool = False,
+    refresh: bool,
+    settings: Mapping[str, Any] | None,
+    assignments: Sequence[str],
     progress: Progress,
     check_cancelled: Callable[[], None],
+    **options: Any,
 ) -> Answer:
-    """Return the best passages for a request, and the best commits if it includes the history."""
-    others = library.shared.other_collections(request.collection) if library.shared else ()
-    query = request.to_query(library.collections, library.scope, others)
-    settings = library.settings_with(request.settings, request.assignments)
-    prepared = prepare(library, query, library.pipeline_of(settings), check_cancelled)
-    fresh = refresh(library, query, progress) if request.refresh else RefreshResult()
-    refreshing = progress if request.refresh and library.indexes_here else None
+    """Return the best passages for a query, and the best commits too with the history."""
+    checked = document_query(library, query, **options)
+    used = library.settings_with(settings, assignments)
+    prepared = prepare(library, checked, library.pipeline_of(used), check_cancelled)
+    fresh = refresh_index(library, checked, progress) if refresh else RefreshResult()
+    refreshing = progress if refresh and library.indexes_here else None
     answer = _search_documents(library, prepared, refreshing)
     shown = {hit.chunk.document for hit in answer.passages}
     answer = within_budget(
-        replace(
-            finished(library, settings, prepared, answer, fresh, shown), explain=request.explain
-        )
+        replace(finished(library, used, prepared, answer, fresh, shown), explain=explain)
     )
-    if request.with_history:
+    if with_history:
         from marklight.library.history import search_beside_documents
 
         try:
-            commits = search_beside_documents(
-                library, prepared, refreshing, explain=request.explain
-            )
+            commits = search_beside_documents(library, prepared, refreshing, explain=explain)
             answer = replace(answer, commits=commits)
         except (HistoryError, NotFound) as error:  # the documents are shown all the same
             answer = replace(answer, notices=(*answer.notices, str(error)))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from marklight import ownership
 from marklight.library.refresh import embeds_here
-from marklight.library.validation import Texts, texts
 from marklight.model import DocumentId
 from marklight.place import is_library
 from marklight.ports import IndexedFile
@@ -74,10 +73,10 @@ class SharedIndex:
             " `marklight index` adds its documents",
         )
 
-    def other_collections(self, names: Texts) -> list[str]:
+    def other_collections(self, names: Iterable[str]) -> list[str]:
         """Return the collections that other machines added, if any of the given names is not configured here."""
         library = self._library
-        if set(texts(names)) <= library.collections.keys():
+        if set(names) <= library.collections.keys():
             return []
         with library.engine.snapshot() as snapshot:
             stored = {id.collection for id in snapshot.documents.files()}

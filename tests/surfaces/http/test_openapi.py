@@ -13,7 +13,7 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from marklight.surfaces.http.app import make_app
-from marklight.surfaces.http.openapi import describe
+from marklight.surfaces.http.openapi import Description
 from tests.surfaces.http.serving import Served, serving
 
 TOKEN = "correct-horse"
@@ -47,18 +47,18 @@ def test_every_route_is_described_with_its_methods(tmp_path_factory: Any) -> Non
 
 
 def test_bearer_authentication_is_described_if_a_token_is_set() -> None:
-    with_one = describe(["docs"], token=True, reranks=False)
+    with_one = Description(["docs"], token=True, reranks=False).document()
     assert with_one["security"] == [{"token": []}]
     assert with_one["paths"]["/health"]["get"]["security"] == []
     assert "401" in with_one["paths"]["/api/status"]["get"]["responses"]
-    without = describe(["docs"], token=False, reranks=False)
+    without = Description(["docs"], token=False, reranks=False).document()
     assert "security" not in without
     assert "401" not in without["paths"]["/api/status"]["get"]["responses"]
 
 
 def test_collections_and_cross_encoder_of_the_library_are_described() -> None:
     def property_of(name: str, **known: Any) -> Any:
-        found = describe(["docs", "notes"], token=False, **known)
+        found = Description(["docs", "notes"], token=False, **known).document()
         body = found["paths"]["/api/search"]["post"]["requestBody"]
         return body["content"]["application/json"]["schema"]["properties"][name]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -13,9 +14,7 @@ import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from mcp import Client
 
-from marklight.errors import UsageError
 from marklight.surfaces.host import LibraryHost
-from marklight.surfaces.mcp.calls import MAX_QUERIES, parse_queries
 from marklight.surfaces.mcp.server import make_server
 from marklight.surfaces.mcp.token_budget import max_bytes, size
 from tests.making import library, write
@@ -94,15 +93,13 @@ def test_queries_have_types(ask: Asking) -> None:
     assert wrong.endswith("Allowed: hybrid, keyword, semantic, hypothesis")
 
 
-def test_queries_are_parsed_from_equivalent_forms() -> None:
-    expected = [("keyword", "a b")]
-    assert parse_queries([{"type": "keyword", "query": "a b"}]) == expected
-    assert parse_queries({"type": "keyword", "text": "a b"}) == expected
-    assert parse_queries('[{"type": "keyword", "query": "a b"}]') == expected
-    assert parse_queries(["a b"]) == parse_queries("a b") == [("hybrid", "a b")]
-    for wrong in ([5], [{"type": "keyword"}], [{"query": " "}], ["x"] * (MAX_QUERIES + 1)):
-        with pytest.raises(UsageError):
-            parse_queries(wrong)
+def test_queries_are_accepted_in_equivalent_forms(ask: Asking) -> None:
+    keyword = {"type": "keyword", "query": "carrots"}
+    for queries in ([keyword], keyword, json.dumps([keyword]), [{**keyword, "text": "carrots"}]):
+        assert "recipes/soup.md" in ask("query_documents", query="zebra", queries=queries)
+    assert "recipes/soup.md" in ask("query_documents", query="zebra", queries="boil carrots")
+    for wrong in ([5], [{"type": "keyword"}], [{"query": " "}], ["x"] * 9):
+        ask("query_documents", error=True, query="zebra", queries=wrong)
 
 
 def test_several_documents_are_read_in_one_call(ask: Asking) -> None:

@@ -13,15 +13,12 @@ from marklight.surfaces import render
 from marklight.surfaces.cli.options import (
     AS_JSON,
     COLOR,
-    MIN_CONFIDENCE,
-    MODE,
-    RERANK,
     SET,
     SHOW_ALL,
     confirm_first_run,
-    filter_options,
     in_library,
     open_own,
+    options_of,
     style_of,
 )
 from marklight.surfaces.cli.output import Bar, note, show, show_aside, show_json
@@ -34,50 +31,15 @@ if TYPE_CHECKING:
 @click.command(short_help="Answer a question from a folder, with sources.")
 @click.argument("query")
 @in_library
-@click.option(
-    "-n",
-    "--limit",
-    type=int,
-    help="Give the model at most this many passages, 1 to 100 [default: 8].",
-)
 @AS_JSON
-@MODE
-@filter_options
-@MIN_CONFIDENCE
-@click.option(
-    "--max-tokens",
-    type=int,
-    metavar="N",
-    help="Limit the answer to N tokens [default: 800].",
-)
-@RERANK
-@click.option(
-    "--parents",
-    is_flag=True,
-    help="Give the model larger passages: each match with its neighbours, up to 2,000 characters.",
-)
-@click.option("--context", default=0, metavar="N", help="Add N neighbouring passages on each side.")
-@click.option("--expand-context", is_flag=True, help="Give the model whole sections.")
-@click.option(
-    "--hypothesis",
-    metavar="TEXT",
-    help="Use TEXT, a made-up answer, instead of the query for semantic search (HyDE).",
-)
-@click.option(
-    "--no-refresh",
-    is_flag=True,
-    help="Search the index as it is, without looking for changed files.",
-)
+@options_of("ask")
 @COLOR
 @SET
 def ask(
     query: str,
     folder: Path | None,
-    limit: int | None,
     as_json: bool,
     assignments: tuple[str, ...],
-    paths: tuple[str, ...],
-    no_refresh: bool,
     **options: Any,
 ) -> int:
     """Answer QUERY from the documents of a folder, with sources.
@@ -86,22 +48,13 @@ def ask(
     Every sentence ends with the numbers of the passages that it rests on and is checked against them. If search
     finds no confident match, the model is not called.
     """
-    if limit is not None:
-        options["limit"] = limit
     # In this process, even if a daemon runs: the API key may be in the environment of this one only.
     with open_own(folder, assignments) as library, Bar(library.place.folder) as bar:
-        if not no_refresh:
+        if options["refresh"]:
             confirm_first_run(library)
         printer = _Printer(silent=as_json, model=library.settings["ask.name"])
         try:
-            answer = library.ask(
-                query,
-                path=paths,
-                refresh=not no_refresh,
-                progress=bar,
-                emit=printer,
-                **options,
-            )
+            answer = library.ask(query, progress=bar, emit=printer, **options)
         finally:
             printer.clear()
         for notice in answer.notices:

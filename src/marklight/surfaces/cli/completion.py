@@ -164,6 +164,6 @@ def _library(context: click.Context) -> Iterator[Library]:
     for name, value in zip(names, context.args, strict=False):
         if name and not given.get(name):
             given[name] = value
-    folder = given.get("folder") or given.get("path")
+    folder = given.get("folder") or given.get("place")
     with open_own(folder and Path(folder), given.get("assignments") or ()) as library:
         yield library

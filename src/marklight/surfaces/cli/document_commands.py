@@ -20,6 +20,7 @@ from marklight.surfaces.cli.options import (
     current_folder,
     in_library,
     open_library,
+    options_of,
     style_of,
 )
 from marklight.surfaces.cli.output import Bar, note, show, show_data, show_json
@@ -33,16 +34,7 @@ if TYPE_CHECKING:
 @click.command(short_help="Print a document or a part of it.")
 @click.argument("reference", metavar="REF", shell_complete=completer("references"))
 @in_library
-@click.option(
-    "--level",
-    help="How much to print, smallest first: passage, neighbours (one passage on each side), block (the whole table or code block), parent (neighbouring passages up to 2,000 characters), section or document.",
-)
-@click.option(
-    "--context",
-    type=int,
-    metavar="N",
-    help="Include N passages before and after the one REF names.",
-)
+@options_of("get", only=("level", "context"))
 @AS_JSON
 @COLOR
 @SET
@@ -103,9 +95,7 @@ def outline(document: str, folder: Path | None, as_json: bool, assignments: tupl
 @click.command()
 @click.argument("document", required=False, shell_complete=completer("documents"))
 @in_library
-@click.option(
-    "-n", "--limit", default=100, show_default=True, help="Show at most this many links per list."
-)
+@options_of("links")
 @AS_JSON
 @COLOR
 @SET
@@ -141,13 +131,7 @@ def links(
 @click.command(short_help="List related documents, with reasons.")
 @click.argument("document", shell_complete=completer("documents"))
 @in_library
-@click.option(
-    "-n",
-    "--limit",
-    default=10,
-    show_default=True,
-    help="Show at most this many documents, 1 to 100.",
-)
+@options_of("related")
 @AS_JSON
 @COLOR
 @SET

@@ -7,13 +7,14 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from marklight.answer import Answer, Hit
 from marklight.errors import MarklightError, NotFound, UsageError
 from marklight.formatting import CLOSEST, left_out, one_line
 from marklight.levels import LEVELS
 from marklight.model import DocumentId
+from marklight.operations import LevelName
 from marklight.query import Mode
 from marklight.report import Extract
 from marklight.surfaces import render
@@ -159,7 +160,7 @@ class Session:
         query = arguments or self.query
         with without_echo(self.terminal), Bar() as bar:
             listing = self.library.list_documents(
-                f"{query} {self.filters}".strip(), mode=self.mode, progress=bar
+                f"{query} {self.filters}".strip(), mode=self.mode.value, progress=bar
             )
         for notice in listing.notices:
             note(notice)
@@ -223,7 +224,7 @@ class Session:
             return self.library.search(
                 f"{query} {self.filters}".strip(),
                 limit=limit,
-                mode=self.mode,
+                mode=self.mode.value,
                 min_confidence=0 if nearest else None,
                 all=all,
                 explain=True,
@@ -281,7 +282,7 @@ class Session:
             known = render.levels_text(wider) or ", ".join(LEVELS)
             raise UsageError(f"No such level: {level}", f"Choose from: {known}")
         if level and level != "passage":
-            self._print(render.extract_text(self._extract(hit, level), style))
+            self._print(render.extract_text(self._extract(hit, cast(LevelName, level)), style))
             return
         text = render.hit_text(int(number), hit, len(self.library.collections) > 1, style)
         context = (
@@ -289,7 +290,7 @@ class Session:
         )
         self._print(f"{text}\n\n{style.dim(context)}")
 
-    def _extract(self, hit: Hit, level: str) -> Extract:
+    def _extract(self, hit: Hit, level: LevelName) -> Extract:
         try:
             with without_echo(self.terminal), Bar() as bar:
                 extract = self.library.get(hit.chunk.id, level=level, progress=bar)

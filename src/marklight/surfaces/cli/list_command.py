@@ -10,50 +10,25 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from marklight.operations import OPERATIONS
 from marklight.surfaces.cli.options import (
     COLOR,
-    MIN_CONFIDENCE,
-    MODE,
-    NO_REFRESH,
-    PREFIX,
     RESULT_FORMATS,
     SET,
     current_folder,
-    filter_options,
     in_library,
     open_for_search,
+    options_of,
     style_of,
 )
 from marklight.surfaces.cli.output import note, show_as
-
-LIST_FLAGS = (
-    *("limit", "mode", "min_confidence", "path", "collection", "exclude"),
-    *("tag", "where", "after", "before", "prefix", "refresh"),
-)
-"""Flags of `search` that apply to `search --documents` too."""
 
 
 @click.command("list", short_help="List all documents that match.")
 @click.argument("query", required=False, default="")
 @in_library
-@click.option(
-    "--sort",
-    # Spelled out: to import `Sort` would make `--help` slower.
-    type=click.Choice(["relevance", "date", "path"]),
-    help="Order: relevance, date (newest first) or path [default: relevance; path without QUERY].",
-)
-@click.option(
-    "-n", "--limit", type=int, help="Show at most this many documents; the count is of all."
-)
-@click.option(
-    "--page", default=1, show_default=True, help="Show this page of --limit documents each."
-)
 @RESULT_FORMATS
-@MODE
-@filter_options
-@MIN_CONFIDENCE
-@PREFIX
-@NO_REFRESH
+@options_of("list_documents")
 @COLOR
 @SET
 def list_(
@@ -62,8 +37,6 @@ def list_(
     format: str,
     as_json: bool,
     assignments: tuple[str, ...],
-    paths: tuple[str, ...],
-    no_refresh: bool,
     **options: Any,
 ) -> int:
     """List all documents that match QUERY, one a line, and their number.
@@ -76,15 +49,7 @@ def list_(
             query, folder = "", Path(query)
         else:
             note(f"{query} is also a folder. To list its documents, use --in {query}")
-    return _list(
-        query,
-        folder,
-        "json" if as_json else format,
-        assignments,
-        path=paths,
-        refresh=not no_refresh,
-        **options,
-    )
+    return _list(query, folder, "json" if as_json else format, assignments, **options)
 
 
 def list_instead(
@@ -96,11 +61,12 @@ def list_instead(
     def is_given(name: str) -> bool:
         return context.get_parameter_source(name) is not ParameterSource.DEFAULT
 
-    others = [name for name in options if name not in LIST_FLAGS and is_given(name)]
+    known = {parameter.name for parameter in OPERATIONS["list_documents"].parameters}
+    others = [name for name in options if name not in known and is_given(name)]
     if others:
         names = ", ".join(f"--{name.replace('_', '-')}" for name in others)
         raise click.UsageError(f"--documents cannot be combined with {names}", context)
-    flags = {name: value for name, value in options.items() if name in LIST_FLAGS}
+    flags = {name: value for name, value in options.items() if name in known}
     if not is_given("limit"):
         del flags["limit"]
     return _list(query, folder, format, assignments, **flags)

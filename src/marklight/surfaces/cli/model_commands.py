@@ -11,7 +11,7 @@ import click
 from marklight.errors import UsageError
 from marklight.formatting import one_line
 from marklight.surfaces import render
-from marklight.surfaces.cli.options import AS_JSON, MODE, SET
+from marklight.surfaces.cli.options import AS_JSON, SET, options_of
 from marklight.surfaces.cli.output import Bar, note, show, show_json
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def _installed(record: ModelRecord) -> str:
 @click.command("eval", short_help="Measure search quality.")
 @click.argument("dataset", required=False, type=click.Path(path_type=Path))
 @AS_JSON
-@MODE
+@options_of("search", only=("mode",))
 @click.option(
     "--ablate",
     "with_ablation",

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from marklight.errors import UsageError
+from marklight.operations import OPERATIONS
+from marklight.parameters import Parameter
 from marklight.place import MAX_NAMED
 from marklight.surfaces.cli.output import Bar, Hints, note
 from marklight.surfaces.render import FORMATS, Style, style_for
@@ -52,69 +54,8 @@ SET = click.option(
     shell_complete=completer("settings"),
     help="Override a setting for this command (repeatable).",
 )
-MODE = click.option(
-    "--mode",
-    # Spelled out: to import `Mode` would make `--help` slower.
-    type=click.Choice(["hybrid", "semantic", "keyword", "code"]),
-    default="hybrid",
-    show_default=True,
-    help="Search method: hybrid (keywords and meaning), semantic (meaning only), keyword (no model) or code (code blocks).",
-)
-EXPLAIN = click.option(
-    "--explain",
-    is_flag=True,
-    help="Show the search stages with timings, and how each score was computed.",
-)
-
-
-def _strictest(
-    context: click.Context,  # noqa: ARG001 - click's signature
-    parameter: click.Parameter,
-    dates: tuple[str, ...],
-) -> str | None:
-    """Reduce a repeated date option to the strictest date: all of them must match."""
-    if len(dates) < 2:
-        return dates[0] if dates else None
-    from marklight.text.dates import parse_date_range, validate_date
-
-    is_after = parameter.name == "after"
-    valid = [validate_date(date, last=not is_after) for date in dates]
-    if is_after:
-        return max(valid, key=lambda date: parse_date_range(date)[0])
-    return min(valid, key=lambda date: parse_date_range(date)[1])
-
-
-AFTER = click.option(
-    "--after",
-    multiple=True,
-    callback=_strictest,
-    metavar="DATE",
-    help="Search only documents (or commits) dated DATE or later, such as 2026-01-31 or 2026-01.",
-)
-BEFORE = click.option(
-    "--before",
-    multiple=True,
-    callback=_strictest,
-    metavar="DATE",
-    help="Search only documents (or commits) dated DATE or earlier.",
-)
-MIN_CONFIDENCE = click.option(
-    "--min-confidence",
-    type=float,
-    metavar="X",
-    help="Show only results with a score of at least X (0 to 1), instead of the default confidence check; 0 shows all.",
-)
 SHOW_ALL = "--min-confidence 0"
 """The option that messages suggest where all results were below the threshold."""
-MAX_TOKENS = click.option(
-    "--max-tokens",
-    type=int,
-    metavar="N",
-    help="Limit the text of all results together to N tokens.",
-)
-RERANK = click.option(
-    "--rerank/--no-rerank", default=None, help="Rerank the best results with a cross-encoder."
-)
 MANY_FILES = 20_000
 """More files than this are indexed for the first time only after a confirmation on a terminal."""
 COLOR_KEY = "marklight.color"
@@ -148,16 +89,6 @@ def formats(names: Sequence[str], help: str = "Output format.") -> Callable[[Com
 
 
 RESULT_FORMATS = formats(FORMATS, "Output format; files prints only the file paths.")
-PREFIX = click.option(
-    "--prefix",
-    is_flag=True,
-    help="Search for words that begin with the last word too, as while typing.",
-)
-NO_REFRESH = click.option(
-    "--no-refresh",
-    is_flag=True,
-    help="Use the index as it is, without looking for changed files.",
-)
 
 
 @contextmanager
@@ -190,11 +121,11 @@ IN_PATH = click.option(
 def in_library(command: Callable[..., int]) -> Callable[..., int]:
     """Add the folder of the library to a command, as argument PATH and as `--in PATH`; it receives `folder`."""
 
-    @click.argument("path", required=False, type=click.Path(path_type=Path))
+    @click.argument("place", metavar="[PATH]", required=False, type=click.Path(path_type=Path))
     @IN_PATH
     @wraps(command)
-    def run(*, path: Path | None, folder: Path | None, **options: Any) -> int:
-        return command(folder=one_folder(path, folder), **options)
+    def run(*, place: Path | None, folder: Path | None, **options: Any) -> int:
+        return command(folder=one_folder(place, folder), **options)
 
     return run
 
@@ -277,48 +208,86 @@ def style_of(library: Library | RemoteLibrary, stream: TextIO | None = None) -> 
     )
 
 
-_FILTERS = (
-    click.option(
-        "--collection",
-        multiple=True,
-        metavar="NAME",
-        shell_complete=completer("collections"),
-        help="Search only this collection (repeatable).",
-    ),
-    click.option(
-        "--path",
-        "paths",
-        multiple=True,
-        metavar="GLOB",
-        shell_complete=completer("documents"),
-        help="Search only paths that match, such as guide/** or *.md (repeatable).",
-    ),
-    click.option(
-        "--exclude",
-        multiple=True,
-        metavar="GLOB",
-        shell_complete=completer("documents"),
-        help="Skip files that match GLOB (repeatable).",
-    ),
-    click.option(
-        "--tag",
-        multiple=True,
-        shell_complete=completer("tags"),
-        help="Search only documents with this tag or a subtag, such as release/web for release (repeatable).",
-    ),
-    click.option(
-        "--where",
-        multiple=True,
-        metavar="KEY=VALUE",
-        help="Search only documents with this frontmatter value (repeatable).",
-    ),
-    AFTER,
-    BEFORE,
-)
+def _strictest(
+    context: click.Context,  # noqa: ARG001 - click's signature
+    parameter: click.Parameter,
+    dates: tuple[str, ...],
+) -> str | None:
+    """Reduce a repeated date option to the strictest date: all of them must match."""
+    if len(dates) < 2:
+        return dates[0] if dates else None
+    from marklight.text.dates import parse_date_range, validate_date
+
+    is_after = parameter.name == "after"
+    valid = [validate_date(date, last=not is_after) for date in dates]
+    if is_after:
+        return max(valid, key=lambda date: parse_date_range(date)[0])
+    return min(valid, key=lambda date: parse_date_range(date)[1])
 
 
-def filter_options(command: Callable[..., int]) -> Callable[..., int]:
-    """Add the filters of documents to a command: collection, path, exclude, tag, where, after and before."""
-    for option in reversed(_FILTERS):
-        command = option(command)
-    return command
+COMPLETIONS = {
+    "collection": "collections",
+    "path": "documents",
+    "exclude": "documents",
+    "tag": "tags",
+}
+"""Options whose values the shell can complete, with the name of their completer."""
+NOT_OPTIONS = ("query", "ref", "settings")
+"""Parameters that are arguments of a command, or options of every command (`--set`)."""
+
+
+def options_of(operation: str, *, only: Sequence[str] = ()) -> Callable[[Command], Command]:
+    """Add the parameters of an operation, or some of them, to a command as options of the same names."""
+    parameters = [
+        parameter
+        for parameter in OPERATIONS[operation].parameters
+        if parameter.name in only or (not only and parameter.name not in NOT_OPTIONS)
+    ]
+
+    def add(command: Command) -> Command:
+        for parameter in reversed(parameters):
+            command = _option(parameter)(command)
+        return command
+
+    return add
+
+
+def _option(parameter: Parameter) -> Callable[[Command], Command]:
+    """Return the option of a parameter."""
+    name, schema = parameter.name, parameter.schema
+    flag = f"--{name.replace('_', '-')}"
+    names = ("-n", flag, name) if name == "limit" else (flag, name)
+    common: dict[str, Any] = {"help": parameter.description}
+    if name in COMPLETIONS:
+        common["shell_complete"] = completer(COMPLETIONS[name])
+    match schema["type"]:
+        case "boolean" if parameter.default is None:
+            return click.option(f"{flag}/--no-{name}", name, default=None, **common)
+        case "boolean" if parameter.default:
+            opposite = f"--no-{name}"
+            help = f"Do not {common['help'][0].lower()}{common['help'][1:]}"
+            return click.option(opposite, name, flag_value=False, default=True, help=help)
+        case "boolean":
+            return click.option(*names, is_flag=True, help=parameter.description)
+        case "array" | "object":
+            common["help"] = f"{common['help'].removesuffix('.')} (repeatable)."
+            return click.option(*names, multiple=True, metavar=parameter.metavar, **common)
+        case "string" if name in ("after", "before"):
+            return click.option(
+                *names, multiple=True, callback=_strictest, metavar=parameter.metavar, **common
+            )
+    kind: Any = str
+    if "enum" in schema:
+        kind = click.Choice(schema["enum"])
+    elif "minimum" in schema:
+        bounds = click.IntRange if schema["type"] == "integer" else click.FloatRange
+        kind = bounds(schema["minimum"], schema["maximum"])
+    default = parameter.default
+    return click.option(
+        *names,
+        type=kind,
+        default=default,
+        show_default=default is not None,
+        metavar=parameter.metavar or None,
+        **common,
+    )

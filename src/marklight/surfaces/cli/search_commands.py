@@ -14,26 +14,17 @@ import click
 from marklight.formatting import CLOSEST, left_out
 from marklight.surfaces import render
 from marklight.surfaces.cli.options import (
-    AFTER,
-    BEFORE,
     COLOR,
-    EXPLAIN,
-    MAX_TOKENS,
-    MIN_CONFIDENCE,
-    MODE,
-    NO_REFRESH,
-    PREFIX,
-    RERANK,
     RESULT_FORMATS,
     SET,
     SHOW_ALL,
     confirm_first_run,
     current_folder,
-    filter_options,
     formats,
     in_library,
     open_for_search,
     open_library,
+    options_of,
     style_of,
 )
 from marklight.surfaces.cli.output import Bar, note, show, show_as, show_aside
@@ -50,45 +41,13 @@ if TYPE_CHECKING:
 @click.command(short_help="Search a folder.")
 @click.argument("query")
 @in_library
-@click.option(
-    "-n", "--limit", default=5, show_default=True, help="Show at most this many results, 1 to 100."
-)
 @RESULT_FORMATS
-@EXPLAIN
-@MODE
-@filter_options
-@MIN_CONFIDENCE
-@MAX_TOKENS
-@RERANK
-@click.option(
-    "--parents",
-    is_flag=True,
-    help="Return larger passages: each match with its neighbours, up to 2,000 characters.",
-)
-@click.option(
-    "--context", default=0, metavar="N", help="Show N neighbouring passages on each side."
-)
-@click.option(
-    "--expand-context", is_flag=True, help="Show the whole section that contains each result."
-)
-@click.option(
-    "--hypothesis",
-    metavar="TEXT",
-    help="Use TEXT, a made-up answer, instead of the query for semantic search (HyDE).",
-)
-@click.option(
-    "--all",
-    is_flag=True,
-    help="Show duplicates as results of their own instead of a line such as +3 similar.",
-)
+@options_of("search")
 @click.option(
     "--documents",
     is_flag=True,
     help="List all matching documents instead of the best passages, as `marklight list` does.",
 )
-@PREFIX
-@click.option("--with-history", is_flag=True, help="Search commits too; list them separately.")
-@NO_REFRESH
 @COLOR
 @SET
 def search(
@@ -97,8 +56,6 @@ def search(
     format: str,
     as_json: bool,
     assignments: tuple[str, ...],
-    paths: tuple[str, ...],
-    no_refresh: bool,
     documents: bool,
     **options: Any,
 ) -> int:
@@ -110,18 +67,9 @@ def search(
     if documents:
         from marklight.surfaces.cli.list_command import list_instead
 
-        return list_instead(
-            query, folder, format, assignments, path=paths, refresh=not no_refresh, **options
-        )
-    with open_for_search(folder, assignments, refresh=not no_refresh) as (library, bar):
-        answer = library.search(
-            query,
-            path=paths,
-            refresh=not no_refresh,
-            near=current_folder(),
-            progress=bar,
-            **options,
-        )
+        return list_instead(query, folder, format, assignments, **options)
+    with open_for_search(folder, assignments, refresh=options["refresh"]) as (library, bar):
+        answer = library.search(query, near=current_folder(), progress=bar, **options)
     for notice in answer.notices:
         note(notice)
     if answer.hits or format == "json":
@@ -157,32 +105,8 @@ def search(
 @click.command(short_help="Search commits by message and diff.")
 @click.argument("query")
 @in_library
-@click.option(
-    "-n", "--limit", default=5, show_default=True, help="Show at most this many commits, 1 to 100."
-)
 @formats(render.COMMIT_FORMATS)
-@EXPLAIN
-@MODE
-@click.option(
-    "--files",
-    multiple=True,
-    metavar="GLOB",
-    help="Search only commits that changed a matching file, such as src/** or *.md (repeatable).",
-)
-@click.option(
-    "--author",
-    multiple=True,
-    metavar="NAME",
-    help="Search only commits whose author name or email address contains NAME (repeatable).",
-)
-@AFTER
-@BEFORE
-@MIN_CONFIDENCE
-@MAX_TOKENS
-@RERANK
-@click.option(
-    "--no-refresh", is_flag=True, help="Search the index as it is, without reading new commits."
-)
+@options_of("commits")
 @SET
 def commits(
     query: str,
@@ -190,13 +114,12 @@ def commits(
     format: str,
     as_json: bool,
     assignments: tuple[str, ...],
-    no_refresh: bool,
     **options: Any,
 ) -> int:
     """Search commits by message and diff. A new repository is indexed first."""
     format = "json" if as_json else format
     with open_library(folder, assignments, searching=True) as library, Bar() as bar:
-        answer = library.commits(query, refresh=not no_refresh, progress=bar, **options)
+        answer = library.commits(query, progress=bar, **options)
     _print_commits(answer, format, style_of(library), options["explain"])
     return 0 if answer.hits else 1
 
@@ -222,15 +145,7 @@ def _print_commits(answer: Commits, format: str, style: render.Style, explain: b
 
 @click.command()
 @in_library
-@click.option(
-    "-n",
-    "--limit",
-    type=click.IntRange(1, 100),
-    default=5,
-    show_default=True,
-    help="Show this many results at a time.",
-)
-@MODE
+@options_of("search", only=("limit", "mode"))
 @COLOR
 @SET
 def query(folder: Path | None, limit: int, mode: str, assignments: tuple[str, ...]) -> int:

@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from marklight import __version__, errors
+from marklight.operations import Operations
 from marklight.place import Place, complete_commands
 from marklight.surfaces.daemon.discovery import State, process_settings, remove_state, state_files
 
@@ -205,21 +206,7 @@ def set_options(assignments: Sequence[str]) -> list[str]:
     return [argument for item in assignments for argument in ("--set", item)]
 
 
-OPERATIONS = {
-    "search": "query",
-    "list_documents": "query",
-    "commits": "query",
-    "get": "ref",
-    "outline": "ref",
-    "links": "ref",
-    "related": "ref",
-    "index": "",
-    "status": "",
-}
-"""Operations that commands call, each with the parameter that is its positional argument."""
-
-
-class RemoteLibrary:
+class RemoteLibrary(Operations):
     """The operations of a library, executed by its daemon; in this process should the connection break."""
 
     def __init__(
@@ -242,12 +229,6 @@ class RemoteLibrary:
         self._notify = notify
         self._local: Library | None = None
 
-    def __getattr__(self, operation: str) -> Any:
-        """Return an operation, with the signature that it has in `Library`."""
-        if operation not in OPERATIONS:
-            raise AttributeError(operation)
-        return partial(self._call, operation)
-
     def close(self) -> None:
         """Close the connection, and the local library if one was opened."""
         if self._connection:
@@ -267,10 +248,11 @@ class RemoteLibrary:
     ) -> None:
         self.close()
 
-    def _call(self, operation: str, *subject: Any, **options: Any) -> Any:
+    def run(self, name: str, arguments: Mapping[str, Any]) -> Any:
+        """Call an operation of the daemon; in this process should the connection break."""
         if self._connection:
             try:
-                return self._call_daemon(self._connection, operation, subject, dict(options))
+                return self._call_daemon(self._connection, name, dict(arguments))
             except Unreachable:
                 self._connection.close()
                 self._connection = None
@@ -280,19 +262,14 @@ class RemoteLibrary:
 
             folder = self.place.part or self.place.folder
             self._local = Library(folder, assignments=self._assignments)
-        return getattr(self._local, operation)(*subject, **options)
+        return self._local.run(name, arguments)
 
     def _call_daemon(
-        self,
-        connection: Connection,
-        operation: str,
-        subject: Sequence[Any],
-        options: dict[str, Any],
+        self, connection: Connection, operation: str, arguments: dict[str, Any]
     ) -> Any:
-        progress = options.pop("progress", None)
+        progress = arguments.pop("progress", None)
         # The daemon has another working directory.
-        near = options.pop("near", None) or Path.cwd()
-        arguments = dict(zip((OPERATIONS[operation],), subject, strict=False)) | options
+        near = arguments.pop("near", None) or Path.cwd()
         connection.send(
             {
                 "operation": operation,

@@ -224,7 +224,7 @@ class IpcServer:
 
 
 def _execute(library: Library, **arguments: Any) -> Any:
-    return encode(operations.execute(library, **arguments))
+    return encode(operations.run(library, **arguments))
 
 
 class ProgressSender:

@@ -17,11 +17,10 @@ from marklight.citations import Sentence
 from marklight.errors import MarklightError
 from marklight.library import Library
 from marklight.library.ask import validate
-from marklight.surfaces import operations
+from marklight.operations import OPERATIONS
 from marklight.surfaces.host import LibraryHost
 from marklight.surfaces.http.errors import error_body, unexpected
 from marklight.surfaces.http.execution import event
-from marklight.surfaces.parameters import parse
 
 KEEP_ALIVE_SECONDS = 10.0
 """Interval of comments while the model is silent, so that no proxy closes the connection."""
@@ -30,10 +29,11 @@ CLOSED = (anyio.BrokenResourceError, anyio.ClosedResourceError, RuntimeError)
 
 async def validate_question(host: LibraryHost, arguments: Mapping[str, Any]) -> None:
     """Raise an error for invalid arguments or a missing model, which get an error status before a stream starts."""
-    flags: Any = parse(operations.ASK, arguments)
+    operation = OPERATIONS["ask"]
+    values = {**operation.hooks, **operation.complete(arguments)}
 
     def check(library: Library, **_: Any) -> None:
-        validate(library, flags.pop("query"), flags)
+        validate(library, values["query"], values)
 
     await host.run(check)
 

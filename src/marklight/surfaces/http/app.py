@@ -20,7 +20,7 @@ from marklight.library import Library
 from marklight.surfaces.host import LibraryHost
 from marklight.surfaces.http.address import Address
 from marklight.surfaces.http.errors import ErrorResponses, error_response, json_response
-from marklight.surfaces.http.openapi import describe
+from marklight.surfaces.http.openapi import Description
 from marklight.surfaces.http.request_guard import RequestGuard, RequestLimits, SecurityHeaders
 from marklight.surfaces.http.request_parsing import parse_query
 from marklight.surfaces.http.routes import Api
@@ -91,7 +91,8 @@ def _openapi_endpoint(
     async def openapi(request: Request) -> Response:
         parse_query(request, ())
         reranks = await host.run(has_reranker)
-        return json_response(describe(host.library.collections, bool(address.token), reranks))
+        description = Description(list(host.library.collections), bool(address.token), reranks)
+        return json_response(description.document())
 
     return openapi
 

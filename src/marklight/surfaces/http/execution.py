@@ -13,10 +13,8 @@ from starlette.responses import Response, StreamingResponse
 from marklight.errors import MarklightError, ModelError, Stopped, UsageError
 from marklight.library import Library
 from marklight.query import Query
-from marklight.surfaces import operations
 from marklight.surfaces.host import LibraryHost
 from marklight.surfaces.http.errors import error_body, unexpected
-from marklight.surfaces.parameters import parse
 from marklight.surfaces.render import to_json
 
 Arguments = Mapping[str, Any]
@@ -28,8 +26,6 @@ async def cancel_on_disconnect(
     request: Request, host: LibraryHost, operation: str, arguments: Arguments
 ) -> dict[str, Any]:
     """Return the result of an operation, which is cancelled if the client disconnects."""
-    # Invalid arguments are rejected at once, without waiting for a free slot.
-    parse(operations.OPERATIONS[operation].parameters, arguments)
     result: dict[str, Any] = {}
     errors: list[Exception] = []
     async with anyio.create_task_group() as group:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from marklight import __version__
-from marklight.levels import LEVELS
 from marklight.library.configuration import SKIPPABLE, stage_name
+from marklight.parameters import Parameter
 from marklight.search import pipeline
-from marklight.surfaces import operations, schemas
+from marklight.surfaces import schemas
 from marklight.surfaces.http import routes
-from marklight.surfaces.http.routes import BLANK, NOT_BLANK
-from marklight.surfaces.parameters import Parameter
+from marklight.surfaces.http.routes import BLANK, NOT_BLANK, Endpoint
 
 Schema = dict[str, Any]
 
@@ -72,130 +72,147 @@ CURSOR = f"^(?:\\[{_PLAIN_STRING}, {_PLAIN_STRING}\\])?$"
 """The `next` value of a page of documents."""
 
 
-def describe(collections: Iterable[str], token: bool, reranks: bool) -> Schema:
-    """Return the OpenAPI description of a server with these collections, token and cross-encoder."""
-    names = list(collections)
+RESULTS: Mapping[str, Schema] = {
+    "search": schemas.ANSWER,
+    "ask": schemas.CITED_ANSWER,
+    "list_documents": schemas.LISTING,
+    "commits": schemas.COMMITS,
+    "documents": schemas.DOCUMENTS,
+    "get": schemas.EXTRACT,
+    "outline": schemas.OUTLINE,
+    "page": OBJECT,
+    "related": schemas.RELATED,
+    "links": schemas.LINKS,
+    "graph": schemas.GRAPH,
+    "tags": schemas.TAGS,
+    "status": schemas.STATUS,
+}
+EVENTS = {"search": EVENT, "ask": ANSWER_EVENT}
 
-    def parameter_objects(parameters: Sequence[Parameter], where: str = "query") -> list[Schema]:
-        return [
-            {
-                "name": parameter.name,
-                "in": where,
-                "required": parameter.required or where == "path",
-                "description": parameter.schema["description"],
-                "schema": _for_query_string(exact_schema(parameter, names, reranks)),
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """Describe a server with these collections, token and cross-encoder."""
+
+    collections: Sequence[str]
+    token: bool
+    reranks: bool
+
+    def document(self) -> Schema:
+        """Return the OpenAPI document."""
+        paths: Schema = {
+            "/health": {"get": {**self._get("Health", HEALTH), "security": []}},
+            "/openapi.json": {"get": self._get("Description", OBJECT, statuses=("503",))},
+        }
+        for endpoint in routes.ENDPOINTS:
+            paths[endpoint.path] = self._path_item(endpoint)
+        responses = {code: _error_response(text) for code, text in STATUS_DESCRIPTIONS.items()}
+        description: Schema = {
+            "openapi": "3.1.0",
+            "info": {"title": "Marklight", "version": __version__, "description": DESCRIPTION},
+            "paths": paths,
+            "components": {"responses": responses},
+        }
+        if self.token:
+            description["components"]["securitySchemes"] = {
+                "token": {"type": "http", "scheme": "bearer"}
             }
-            for parameter in parameters
-        ]
+            description["security"] = [{"token": []}]
+            del paths["/health"]["get"]["responses"]["401"]
+        return description
 
-    def responses(
-        result: Mapping[str, Any], statuses: Iterable[str], media_type: str = "application/json"
+    def _path_item(self, endpoint: Endpoint) -> Schema:
+        events = EVENTS[endpoint.operation] if endpoint.streams else None
+        item: Schema = {}
+        if endpoint.has_query:
+            parameters = self._parameters(endpoint.query_parameters)
+            if endpoint.prefix:
+                parameters = [*self._parameters([routes.DOCUMENT_PATH], "path"), *parameters]
+            result = events or RESULTS[endpoint.operation]
+            media_type = "text/event-stream" if events else "application/json"
+            item["get"] = self._get(
+                endpoint.summary, result, parameters, ("404", "503"), media_type
+            )
+        if endpoint.has_body:
+            item["post"] = self._post(endpoint)
+        return item
+
+    def _get(
+        self,
+        summary: str,
+        result: Schema,
+        parameters: Sequence[Schema] = (),
+        statuses: Sequence[str] = (),
+        media_type: str = "application/json",
     ) -> Schema:
-        codes = sorted({*statuses, *(("401",) if token else ())})
+        return {
+            "summary": summary,
+            "operationId": _operation_id(summary),
+            "parameters": list(parameters),
+            "responses": self._responses(result, ("400", "403", "422", *statuses), media_type),
+        }
+
+    def _post(self, endpoint: Endpoint) -> Schema:
+        body = _body([(each, self.exact_schema(each)) for each in endpoint.parameters])
+        statuses = ("400", "403", "404", "413", "422", "503")
+        return {
+            "summary": endpoint.summary,
+            "operationId": f"{_operation_id(endpoint.summary)}_by_body",
+            "requestBody": {"required": True, "content": {"application/json": {"schema": body}}},
+            "responses": self._responses(RESULTS[endpoint.operation], statuses),
+        }
+
+    def _responses(
+        self, result: Schema, statuses: Iterable[str], media_type: str = "application/json"
+    ) -> Schema:
+        codes = sorted({*statuses, *(("401",) if self.token else ())})
         return {
             "200": {"description": "Success.", "content": {media_type: {"schema": result}}},
             **{code: {"$ref": f"#/components/responses/{code}"} for code in codes},
         }
 
-    def get(
-        summary: str,
-        result: Mapping[str, Any],
-        parameters: Sequence[Parameter] = (),
-        path: bool = False,
-        statuses: Sequence[str] = ("404", "503"),
-        media_type: str = "application/json",
-        operation_id: str = "",
-    ) -> Schema:
-        in_path = parameter_objects([routes.DOCUMENT_PATH], "path") if path else []
-        return {
-            "summary": summary,
-            "operationId": operation_id or _operation_id(summary),
-            "parameters": [*in_path, *parameter_objects(parameters)],
-            "responses": responses(result, ("400", "403", "422", *statuses), media_type),
-        }
+    def _parameters(self, parameters: Sequence[Parameter], where: str = "query") -> list[Schema]:
+        return [
+            {
+                "name": parameter.name,
+                "in": where,
+                "required": parameter.required or where == "path",
+                "description": parameter.description,
+                "schema": _for_query_string(self.exact_schema(parameter)),
+            }
+            for parameter in parameters
+        ]
 
-    def post(summary: str, result: Mapping[str, Any], parameters: Sequence[Parameter]) -> Schema:
-        body = _body([(item, exact_schema(item, names, reranks)) for item in parameters])
-        return {
-            "summary": summary,
-            "operationId": f"{_operation_id(summary)}_by_body",
-            "requestBody": {"required": True, "content": {"application/json": {"schema": body}}},
-            "responses": responses(result, ("400", "403", "404", "413", "422", "503")),
-        }
-
-    def get_document(summary: str, result: Schema, name: str, operation_id: str = "") -> Schema:
-        parameters = routes.without_path(tuple(operations.OPERATIONS[name].parameters))
-        return {"get": get(summary, result, parameters, path=True, operation_id=operation_id)}
-
-    description: Schema = {
-        "openapi": "3.1.0",
-        "info": {"title": "Marklight", "version": __version__, "description": DESCRIPTION},
-        "paths": {
-            "/health": {"get": {**get("Health", HEALTH, statuses=()), "security": []}},
-            "/openapi.json": {"get": get("Description", OBJECT, statuses=("503",))},
-            "/api/search": {
-                "get": get("Search", schemas.ANSWER, routes.SEARCH),
-                "post": post("Search", schemas.ANSWER, operations.SEARCH),
-            },
-            "/api/search/stream": {
-                "get": get(
-                    "Search step by step", EVENT, routes.SEARCH, media_type="text/event-stream"
-                )
-            },
-            "/api/ask": {
-                "get": get("Answer with sources", schemas.CITED_ANSWER, routes.ASK),
-                "post": post("Answer with sources", schemas.CITED_ANSWER, operations.ASK),
-            },
-            "/api/ask/stream": {
-                "get": get(
-                    "Answer sentence by sentence",
-                    ANSWER_EVENT,
-                    routes.ASK,
-                    media_type="text/event-stream",
-                )
-            },
-            "/api/list": {
-                "get": get("Matching documents", schemas.LISTING, routes.LIST),
-                "post": post("Matching documents", schemas.LISTING, operations.LIST),
-            },
-            "/api/commits": {"post": post("Commits", schemas.COMMITS, operations.COMMITS)},
-            "/api/documents": {
-                "get": get("List documents", schemas.DOCUMENTS, operations.DOCUMENTS)
-            },
-            "/api/documents/{path}": {
-                "get": get("Read a document", schemas.EXTRACT, routes.EXTRACT, path=True)
-            },
-            "/api/outline/{path}": get_document("Outline", schemas.OUTLINE, "outline"),
-            "/api/page/{path}": get_document("Read as HTML", OBJECT, "page"),
-            "/api/related/{path}": get_document("Related documents", schemas.RELATED, "related"),
-            "/api/links": {
-                "get": get(
-                    "Broken links and orphan documents",
-                    schemas.LINKS,
-                    routes.without_path(operations.LINKS),
-                    operation_id="loose_ends",
-                )
-            },
-            "/api/links/{path}": get_document("Links", schemas.LINKS, "links"),
-            "/api/graph": {
-                "get": get(
-                    "Link graph", schemas.GRAPH, operations.GRAPH, operation_id="picture_of_links"
-                )
-            },
-            "/api/tags": {"get": get("Tags", schemas.TAGS)},
-            "/api/status": {"get": get("Status", schemas.STATUS)},
-        },
-        "components": {
-            "responses": {code: _error_response(text) for code, text in STATUS_DESCRIPTIONS.items()}
-        },
-    }
-    if token:
-        description["components"]["securitySchemes"] = {
-            "token": {"type": "http", "scheme": "bearer"}
-        }
-        description["security"] = [{"token": []}]
-        del description["paths"]["/health"]["get"]["responses"]["401"]
-    return description
+    def exact_schema(self, parameter: Parameter) -> Schema:
+        """Return a parameter's schema with the library's own restrictions: every value it allows is accepted."""
+        schema = dict(parameter.schema)
+        match parameter.name:
+            case "q" | "query" | "ref" if not parameter.required:
+                return schema  # a blank one counts as missing
+            case "q" | "query" | "hypothesis" | "ref":
+                return {**schema, "minLength": 1, "pattern": NOT_BLANK}
+            case "after" if "Cursor" in parameter.description:
+                return {**schema, "pattern": CURSOR}
+            case "after" | "before":
+                return {**schema, "pattern": DATE}
+            case "path" | "exclude" | "files" if schema["type"] == "array":
+                return {**schema, "items": {**schema["items"], "pattern": GLOB}}
+            case "tag" | "author":
+                return {**schema, "items": {**schema["items"], "pattern": NO_NUL}}
+            case "collection" if schema["type"] == "array":
+                return {**schema, "items": {"type": "string", "enum": list(self.collections)}}
+            case "collection":
+                return {**schema, "enum": list(self.collections)}
+            case "where":
+                values = {**schema["additionalProperties"], "pattern": NO_NUL}
+                keys = {"pattern": NO_NUL}
+                return {**schema, "additionalProperties": values, "propertyNames": keys}
+            case "rerank" if not self.reranks:
+                description = f"{schema['description']} No cross-encoder is installed."
+                return {**schema, "enum": [False], "description": description}
+            case "settings":
+                return _settings_schema(schema)
+        return schema
 
 
 def _body(parameters: Iterable[tuple[Parameter, Schema]]) -> Schema:
@@ -245,40 +262,6 @@ def _operation_id(summary: str) -> str:
     return summary.lower().replace(" ", "_")
 
 
-def exact_schema(parameter: Parameter, collections: Sequence[str], reranks: bool) -> Schema:
-    """Return a parameter's schema with the library's own restrictions: every value it allows is accepted."""
-    schema = dict(parameter.schema)
-    match parameter.name:
-        case "q" | "query" | "ref" if not parameter.required:
-            return schema  # a blank one counts as missing
-        case "q" | "query" | "hypothesis" | "ref":
-            return {**schema, "minLength": 1, "pattern": NOT_BLANK}
-        case "after" if parameter in operations.DOCUMENTS:
-            return {**schema, "pattern": CURSOR}
-        case "after" | "before":
-            return {**schema, "pattern": DATE}
-        case "path" | "exclude" | "files" if schema["type"] == "array":
-            return {**schema, "items": {**schema["items"], "pattern": GLOB}}
-        case "tag" | "author":
-            return {**schema, "items": {**schema["items"], "pattern": NO_NUL}}
-        case "collection" if schema["type"] == "array":
-            return {**schema, "items": {"type": "string", "enum": list(collections)}}
-        case "collection":
-            return {**schema, "enum": list(collections)}
-        case "where":
-            values = {**schema["additionalProperties"], "pattern": NO_NUL}
-            keys = {"pattern": NO_NUL}
-            return {**schema, "additionalProperties": values, "propertyNames": keys}
-        case "rerank" if not reranks:
-            description = f"{schema['description']} No cross-encoder is installed."
-            return {**schema, "enum": [False], "description": description}
-        case "level":
-            return {**schema, "enum": list(LEVELS)}
-        case "settings":
-            return _settings_schema(schema)
-    return schema
-
-
 def _settings_schema(schema: Schema) -> Schema:
     """Describe the most useful settings of a search; all others of [search] are accepted too."""
 
@@ -295,6 +278,6 @@ def _settings_schema(schema: Schema) -> Schema:
         use=stages(pipeline.OFF),
         recency=table(strength={"type": "number", "minimum": 0, "maximum": 10}),
         confidence=table(threshold=fraction, tail=fraction),
-        per_document=table(most={"type": "integer", "minimum": 1}),
+        per_document=table(max_passages={"type": "integer", "minimum": 1}),
     )
     return {**schema, **table(search=search)}

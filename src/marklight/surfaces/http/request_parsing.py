@@ -10,8 +10,8 @@ from urllib.parse import parse_qsl, unquote_to_bytes
 from starlette.requests import Request
 
 from marklight.errors import NotFound, UsageError
+from marklight.parameters import Parameter, parse
 from marklight.surfaces.http.errors import NO_ROUTE, SEE_OPENAPI, BadRequest
-from marklight.surfaces.parameters import Parameter, parse
 
 MAX_DEPTH = 10
 """Nesting of a body; settings have three levels."""

@@ -1,10 +1,10 @@
-"""Routes of the HTTP API, each an operation of the library."""
+"""Routes of the HTTP API: a table of endpoints, each an operation of the library."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
@@ -12,102 +12,150 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from marklight import __version__
-from marklight.errors import NotFound, UsageError
-from marklight.surfaces import operations
+from marklight.errors import NotFound
+from marklight.operations import MAX_REF, OPERATIONS
+from marklight.parameters import Parameter, parse
 from marklight.surfaces.host import LibraryHost
 from marklight.surfaces.http.answer_stream import AnswerStream, validate_question
 from marklight.surfaces.http.errors import json_response
 from marklight.surfaces.http.execution import cancel_on_disconnect, stream_search
 from marklight.surfaces.http.request_parsing import parse_body, parse_path, parse_query
-from marklight.surfaces.parameters import Parameter, string
 
-DOCUMENTS = "/api/documents/"
-OUTLINE = "/api/outline/"
-PAGE = "/api/page/"
-RELATED = "/api/related/"
-LINKS = "/api/links/"
-LINES = re.compile(r"[1-9][0-9]{0,8}(-[1-9][0-9]{0,8})?")
+QUERY_LIMITS = {"maxLength": 4000, "maxItems": 50, "maxProperties": 50}
+"""Limits of values in a query string, where those of a body are larger."""
+ITEM_LENGTH = 300
+LISTED, MAX_LISTED = 100, 1000
+"""Documents on a page of `/api/list`, by default and at most: a response has a bounded size."""
 BLANK = "\\s\\u001c-\\u001f\\u0085"
 NOT_BLANK = f"[^{BLANK}]"
 """Pattern: at least one character that is not blank, for Python and other regex dialects."""
-
-
-def query_parameters(parameters: tuple[Parameter, ...]) -> tuple[Parameter, ...]:
-    """Return the parameters for a query string: the query is `q`, texts are shorter, settings need a body."""
-    return tuple(
-        Parameter(
-            "q" if parameter.name == "query" else parameter.name,
-            _with_short_limits(parameter.schema),
-            parameter.required,
-        )
-        for parameter in parameters
-        if parameter.name != "settings"
-    )
-
-
-def _with_short_limits(schema: Mapping[str, Any]) -> dict[str, Any]:
-    limits = {"maxLength": 4000, "maxItems": 50, "maxProperties": 50}
-    return {
-        **schema,
-        **{name: min(schema[name], value) for name, value in limits.items() if name in schema},
-        **({"items": {**schema["items"], "maxLength": 300}} if "items" in schema else {}),
-    }
-
-
-def without_path(parameters: tuple[Parameter, ...]) -> tuple[Parameter, ...]:
-    """Return the parameters that remain where the document is part of the URL's path."""
-    return tuple(parameter for parameter in parameters if parameter.name not in ("path", "ref"))
-
-
-SEARCH = query_parameters(operations.SEARCH)
-LIST = query_parameters(operations.LIST)
-ASK = query_parameters(operations.ASK)
-DOCUMENT_PATH = string(
+DOCUMENT_PATH = Parameter.of(
     "path",
+    "string",
     "The document: its path, or a place as printed, for example guide/auth.md.",
     required=True,
-    maxLength=operations.MAX_REF,
+    maxLength=MAX_REF,
     pattern=NOT_BLANK,
 )
-EXTRACT = (
-    string("heading", "Only the section with this heading or anchor.", maxLength=1000),
-    string(
-        "lines",
-        "Only these lines, for example 10-40.",
-        maxLength=20,
-        pattern=f"^{LINES.pattern}$",
+HEADING = Parameter.of("heading", "string", "Only the section with this heading or anchor.")
+LINE_RANGE = Parameter.of(
+    "lines",
+    "string",
+    "Only these lines, for example 10-40.",
+    maxLength=20,
+    pattern="^[1-9][0-9]{0,8}(-[1-9][0-9]{0,8})?$",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A URL with the operation that it calls."""
+
+    path: str
+    operation: str
+    summary: str
+    has_query: bool = True
+    """True if the arguments may be in the query string."""
+    has_body: bool = False
+    """True if the arguments may be a JSON object."""
+    streams: bool = False
+    """True if the response is a stream of events."""
+    extra: tuple[Parameter, ...] = ()
+    """Parameters of the query string that the operation does not have."""
+    omit: tuple[str, ...] = ()
+
+    @property
+    def prefix(self) -> str:
+        """Return the part of the path before that of a document; empty if there is none."""
+        return self.path.removesuffix("{path}") if self.path.endswith("{path}") else ""
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Return the parameters of the body."""
+        declared = OPERATIONS[self.operation].parameters
+        return tuple(map(_bounded, declared)) if self.operation == "list_documents" else declared
+
+    @property
+    def query_parameters(self) -> tuple[Parameter, ...]:
+        """Return the parameters of the query string: the query is `q`, texts are shorter, settings need a body."""
+        omitted = {"settings", *self.omit, *(("ref",) if self.prefix else ())}
+        names = (each for each in self.parameters if each.name not in omitted)
+        return (*self.extra, *map(_shortened, names))
+
+    def parse_query(self, request: Request) -> dict[str, Any]:
+        """Return the validated arguments in the query string and the path."""
+        arguments = parse_query(request, self.query_parameters)
+        if "q" in arguments:
+            arguments["query"] = arguments.pop("q")
+        return {"ref": parse_path(request, self.prefix), **arguments} if self.prefix else arguments
+
+
+def _bounded(parameter: Parameter) -> Parameter:
+    """Return the parameters of a list with a limit on the size of a page."""
+    if parameter.name != "limit":
+        return parameter
+    schema = {**parameter.schema, "maximum": MAX_LISTED, "default": LISTED}
+    return replace(parameter, schema=schema, default=LISTED)
+
+
+def _shortened(parameter: Parameter) -> Parameter:
+    schema = dict(parameter.schema)
+    schema |= {
+        name: min(schema[name], limit) for name, limit in QUERY_LIMITS.items() if name in schema
+    }
+    if "items" in schema:
+        schema["items"] = {**schema["items"], "maxLength": ITEM_LENGTH}
+    name = "q" if parameter.name == "query" else parameter.name
+    aliases = () if parameter.required else parameter.aliases
+    return replace(parameter, name=name, schema=schema, aliases=aliases)
+
+
+ENDPOINTS = (
+    Endpoint("/api/search", "search", "Search", has_body=True),
+    Endpoint("/api/search/stream", "search", "Search step by step", streams=True),
+    Endpoint("/api/ask", "ask", "Answer with sources", has_body=True),
+    Endpoint("/api/ask/stream", "ask", "Answer sentence by sentence", streams=True),
+    Endpoint("/api/list", "list_documents", "Matching documents", has_body=True),
+    Endpoint("/api/commits", "commits", "Commits", has_query=False, has_body=True),
+    Endpoint("/api/documents", "documents", "List documents"),
+    Endpoint(
+        "/api/documents/{path}",
+        "get",
+        "Read a document",
+        extra=(HEADING, LINE_RANGE),
+        omit=("context",),
     ),
-    *(parameter for parameter in without_path(operations.GET) if parameter.name != "context"),
+    Endpoint("/api/outline/{path}", "outline", "Outline"),
+    Endpoint("/api/page/{path}", "page", "Read as HTML"),
+    Endpoint("/api/related/{path}", "related", "Related documents"),
+    Endpoint("/api/links", "links", "Broken links and orphan documents", omit=("ref",)),
+    Endpoint("/api/links/{path}", "links", "Links"),
+    Endpoint("/api/graph", "graph", "Link graph"),
+    Endpoint("/api/tags", "tags", "Tags"),
+    Endpoint("/api/status", "status", "Status"),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """Endpoints of the API for one host."""
+    """Handlers of the API for one host."""
 
     host: LibraryHost
 
     def routes(self) -> list[BaseRoute]:
         """Return every route; HEAD is answered as GET, and the server omits the body."""
-        return [
-            Route("/health", self.health),
-            Route("/api/search", self.search, methods=["GET", "POST"]),
-            Route("/api/search/stream", self.stream),
-            Route("/api/ask", self.ask, methods=["GET", "POST"]),
-            Route("/api/ask/stream", self.ask_stream),
-            Route("/api/list", self.matching_documents, methods=["GET", "POST"]),
-            Route("/api/commits", self.commits, methods=["POST"]),
-            Route("/api/documents", self.documents),
-            Route(f"{DOCUMENTS}{{path:path}}", self.document),
-            Route(f"{OUTLINE}{{path:path}}", self.outline),
-            Route(f"{PAGE}{{path:path}}", self.page),
-            Route(f"{RELATED}{{path:path}}", self.related),
-            Route("/api/links", self.link_problems),
-            Route(f"{LINKS}{{path:path}}", self.links),
-            Route("/api/graph", self.graph),
-            Route("/api/tags", self.tags),
-            Route("/api/status", self.status),
-        ]
+        return [Route("/health", self.health), *map(self._route, ENDPOINTS)]
+
+    def _route(self, endpoint: Endpoint) -> Route:
+        special = {
+            "/api/search/stream": self.stream,
+            "/api/ask": self.ask,
+            "/api/ask/stream": self.ask_stream,
+            "/api/documents/{path}": self.document,
+        }
+        handler = partial(special.get(endpoint.path, self.call), endpoint=endpoint)
+        methods = ["GET"] * endpoint.has_query + ["POST"] * endpoint.has_body
+        return Route(endpoint.path.replace("{path}", "{path:path}"), handler, methods=methods)
 
     async def health(self, request: Request) -> Response:
         """Return version and indexing progress; needs no token and reveals nothing about documents."""
@@ -115,126 +163,55 @@ class Api:
         indexing = self.host.watcher.to_dict()["indexing"]
         return json_response({"ok": True, "version": __version__, "indexing": indexing})
 
-    async def search(self, request: Request) -> Response:
-        """Search passages."""
+    async def call(self, request: Request, endpoint: Endpoint) -> Response:
+        """Call the operation of an endpoint with the arguments in the body, or in the path and the query string."""
         if request.method == "POST":
             parse_query(request, ())
-            return await self._call(request, "search", await parse_body(request))
-        return await self._call(request, "search", search_arguments(request))
+            arguments = parse(endpoint.parameters, await parse_body(request))
+        else:
+            arguments = endpoint.parse_query(request)
+        if endpoint.operation == "list_documents":
+            arguments.setdefault("limit", LISTED)
+        return json_response(await self._run(request, endpoint.operation, arguments))
 
-    async def stream(self, request: Request) -> Response:
+    async def stream(self, request: Request, endpoint: Endpoint) -> Response:
         """Search passages; stream the results of each step."""
-        return await stream_search(request, self.host, search_arguments(request))
+        return await stream_search(request, self.host, endpoint.parse_query(request))
 
-    async def ask(self, request: Request) -> Response:
-        """Return an answer of the configured language model, with sources."""
-        if request.method == "POST":
-            parse_query(request, ())
-            return await self._call(request, "ask", await parse_body(request))
-        arguments = search_arguments(request, ASK)
+    async def ask(self, request: Request, endpoint: Endpoint) -> Response:
+        """Return an answer of the configured language model, with sources; HEAD does not call the model."""
         if request.method == "HEAD":
-            await validate_question(self.host, arguments)
+            await validate_question(self.host, endpoint.parse_query(request))
             return json_response(None)
-        return await self._call(request, "ask", arguments)
+        return await self.call(request, endpoint)
 
-    async def ask_stream(self, request: Request) -> Response:
+    async def ask_stream(self, request: Request, endpoint: Endpoint) -> Response:
         """Stream an answer, sentence by sentence; HEAD does not call the model."""
-        arguments = search_arguments(request, ASK)
+        arguments = endpoint.parse_query(request)
         await validate_question(self.host, arguments)
         if request.method == "HEAD":
             return Response(media_type=AnswerStream.media_type)
         return AnswerStream(self.host, arguments)
 
-    async def matching_documents(self, request: Request) -> Response:
-        """List the documents that match a query."""
-        if request.method == "POST":
-            parse_query(request, ())
-            return await self._call(request, "list_documents", await parse_body(request))
-        return await self._call(request, "list_documents", search_arguments(request, LIST))
-
-    async def commits(self, request: Request) -> Response:
-        """Search commits."""
-        parse_query(request, ())
-        return await self._call(request, "commits", await parse_body(request))
-
-    async def document(self, request: Request) -> Response:
-        """Return a document or a part of it."""
-        arguments = parse_query(request, EXTRACT)
-        path = ref = parse_path(request, DOCUMENTS)
+    async def document(self, request: Request, endpoint: Endpoint) -> Response:
+        """Return a document or a part of it: a section, lines, or both."""
+        arguments = endpoint.parse_query(request)
+        path = arguments["ref"]
         heading, lines = arguments.pop("heading", None), arguments.pop("lines", None)
         if heading is not None:
-            ref = f"{path}#{heading}"
+            arguments["ref"] = f"{path}#{heading}"
         if lines is not None:
-            first, last = _parse_lines(lines)
+            start, _, end = lines.partition("-")
+            first, last = int(start), int(end or start)
             if heading is not None:
-                section = await cancel_on_disconnect(
-                    request, self.host, "get", {**arguments, "ref": ref}
-                )
+                section = await self._run(request, "get", arguments)
                 first, last = max(first, section["lines"][0]), min(last, section["lines"][1])
             if last < first:
                 raise NotFound(f"No such lines: {lines}", "Write the first line first: 10-40")
-            ref = f"{path}:{first}-{last}"
-        return await self._call(request, "get", {**arguments, "ref": ref})
+            arguments["ref"] = f"{path}:{first}-{last}"
+        return json_response(await self._run(request, "get", arguments))
 
-    async def documents(self, request: Request) -> Response:
-        """List documents, one page at a time."""
-        return await self._call(request, "documents", parse_query(request, operations.DOCUMENTS))
-
-    async def tags(self, request: Request) -> Response:
-        """List tags with their number of documents."""
-        return await self._call(request, "tags", parse_query(request, ()))
-
-    async def outline(self, request: Request) -> Response:
-        """Return the headings of a document."""
-        return await self._call_with_path(request, OUTLINE, "outline")
-
-    async def page(self, request: Request) -> Response:
-        """Return a document as sanitized HTML."""
-        return await self._call_with_path(request, PAGE, "page")
-
-    async def related(self, request: Request) -> Response:
-        """Return documents related to a document."""
-        return await self._call_with_path(request, RELATED, "related")
-
-    async def links(self, request: Request) -> Response:
-        """Return the links of a document and the links to it."""
-        return await self._call_with_path(request, LINKS, "links")
-
-    async def link_problems(self, request: Request) -> Response:
-        """Return broken links and orphan documents of the library."""
-        arguments = parse_query(request, without_path(operations.LINKS))
-        return await self._call(request, "links", arguments)
-
-    async def graph(self, request: Request) -> Response:
-        """Return the link graph."""
-        return await self._call(request, "graph", parse_query(request, operations.GRAPH))
-
-    async def status(self, request: Request) -> Response:
-        """Return the state of the index."""
-        return await self._call(request, "status", parse_query(request, ()))
-
-    async def _call_with_path(self, request: Request, prefix: str, operation: str) -> Response:
-        parameters = tuple(operations.OPERATIONS[operation].parameters)
-        arguments = parse_query(request, without_path(parameters))
-        path = parse_path(request, prefix)
-        return await self._call(request, operation, {"ref": path, **arguments})
-
-    async def _call(
+    async def _run(
         self, request: Request, operation: str, arguments: Mapping[str, Any]
-    ) -> Response:
-        return json_response(await cancel_on_disconnect(request, self.host, operation, arguments))
-
-
-def _parse_lines(text: str) -> tuple[int, int]:
-    if not LINES.fullmatch(text):
-        raise UsageError(f"Invalid lines: {text!r}", "Write them as 10-40")
-    first, _, last = text.partition("-")
-    return int(first), int(last or first)
-
-
-def search_arguments(
-    request: Request, parameters: tuple[Parameter, ...] = SEARCH
-) -> dict[str, Any]:
-    """Return the arguments of a search in the query string."""
-    arguments = parse_query(request, parameters)
-    return {"query": arguments.pop("q", None), **arguments}
+    ) -> dict[str, Any]:
+        return await cancel_on_disconnect(request, self.host, operation, arguments)

@@ -31,8 +31,8 @@ USAGE = f"""\
 Start with query_documents and a full question; put exact phrases in quotes. Scores are probabilities: 0.8 is good, \
 below 0.3 doubtful. If nothing answers, believe it or rephrase, then try search_with_hypothesis. get_document reads \
 path, path#heading or path:10-40; outline lists headings; list_documents all documents on a subject; \
-related_documents neighbours; search_git_history commits; index_status what is indexed. Narrow with path, tags, where, \
-after, before; skip what you have read with excluded_files. Every answer keeps to max_tokens; "note:" reports \
+related_documents neighbours; search_git_history commits; index_status what is indexed. Narrow with path, tag, where, \
+after, before; skip what you have read with exclude. Every answer keeps to max_tokens; "note:" reports \
 omissions. Edits are found at once. Cite path:lines. {QUOTED}"""
 
 

@@ -10,23 +10,26 @@ from mcp.shared.exceptions import MCPError
 
 from marklight.errors import MarklightError
 from marklight.formatting import one_line
+from marklight.parameters import Parameter, parse, suggest
 from marklight.surfaces.host import LibraryHost
 from marklight.surfaces.mcp import documents, rendering
 from marklight.surfaces.mcp.rendering import QUOTED
-from marklight.surfaces.parameters import Parameter, parse, string, suggest
 
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
 
 RESEARCH = (
-    string("question", "The question to answer.", required=True, maxLength=10_000),
-    string("path", "Only documents that match this glob, such as guide/**.", maxLength=1000),
-    string("tag", "Only documents with this tag.", maxLength=1000),
+    Parameter.of("question", "string", "The question to answer.", required=True, maxLength=10_000),
+    Parameter.of(
+        "path", "string", "Only documents that match this glob, such as guide/**.", maxLength=1000
+    ),
+    Parameter.of("tag", "string", "Only documents with this tag.", maxLength=1000),
 )
 SECTION = (
-    string("path", "Path of the document.", required=True, maxLength=5000),
-    string(
+    Parameter.of("path", "string", "Path of the document.", required=True, maxLength=5000),
+    Parameter.of(
         "heading",
+        "string",
         "Heading or anchor of the section; without it, the whole document.",
         maxLength=1000,
     ),

@@ -277,8 +277,8 @@ def _no_results(answer: Result, state: str) -> str:
 
 def _empty_reason(answer: Result, default: str) -> str:
     """Return why there are no results, and what to do."""
-    reason = (answer["abstained"] or default).replace("Lower it", "Lower min_score")
-    advice = "min_score=0 shows the closest passages" if answer["advice"] else ""
+    reason = (answer["abstained"] or default).replace("Lower it", "Lower min_confidence")
+    advice = "min_confidence=0 shows the closest passages" if answer["advice"] else ""
     return one_line(". ".join(filter(None, (reason, advice))))
 
 

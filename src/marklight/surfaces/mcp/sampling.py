@@ -22,7 +22,7 @@ from marklight.model import DocumentId, trail
 from marklight.ports import Prompt
 from marklight.surfaces import schemas
 from marklight.surfaces.mcp.token_budget import max_bytes, size, truncate
-from marklight.surfaces.mcp.tool_definitions import FILTERS, MAX_TOKENS, QUERY, Tool
+from marklight.surfaces.mcp.tool_definitions import FILTERS, MAX_TOKENS, QUERY, Tool, declared
 
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
@@ -40,8 +40,11 @@ ASK = Tool(
     " checked against them. If nothing answers the question, no model is called.",
     "ask",
     (
-        QUERY,
-        *(each for each in FILTERS if each.name in ("path", "tags", "after", "before")),
+        *declared(
+            "ask",
+            query=QUERY,
+            **{name: FILTERS[name] for name in ("path", "tag", "after", "before")},
+        ),
         MAX_TOKENS,
     ),
     schemas.CITED_ANSWER,

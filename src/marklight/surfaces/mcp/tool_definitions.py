@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 from marklight.errors import UsageError
+from marklight.operations import MAX_REF, OPERATIONS
+from marklight.parameters import Parameter, parse, suggest
 from marklight.reference import has_wildcards
 from marklight.surfaces import schemas
-from marklight.surfaces.mcp.calls import QUERY_TYPES, parse_queries
 from marklight.surfaces.mcp.rendering import DEFAULT_TOKENS, QUOTED
-from marklight.surfaces.operations import MAX_REF
-from marklight.surfaces.parameters import (
-    MODES,
-    Parameter,
-    boolean,
-    integer,
-    mapping,
-    number,
-    parse,
-    string,
-    strings,
-    suggest,
-)
 
-OPERATION_NAMES = {
+ALIASES = {
     "top_n": "limit",
     "min_score": "min_confidence",
     "tags": "tag",
@@ -34,7 +22,7 @@ OPERATION_NAMES = {
     "file_pattern": "files",
     "changed_since": "after",
 }
-"""Tool parameters whose operation parameter has another name."""
+"""Names of parameters that are accepted but not listed."""
 STAGE_SETTINGS = {
     "max_chunks_per_document": ("per_document", "max_passages"),
     "similarity_threshold": ("semantic_duplicates", "cosine"),
@@ -52,23 +40,35 @@ LISTED_KEYWORDS = (
     *("type", "items", "properties", "additionalProperties", "enum", "default", "description"),
 )
 """Keywords of JSON Schema that tools/list contains; limits are checked by the server, whose error names them."""
+FILTERS = {
+    "path": "Globs or paths: guide/**",
+    "tag": "",
+    "where": "Frontmatter values.",
+    "after": "2026-01-31 or 2026-01",
+    "before": "",
+    "exclude": "Files already read.",
+}
+"""Filters of documents, with their descriptions for a model."""
+QUERY = "A question or words; quote exact phrases."
+TOKENS: Mapping[str, Any] = {"minimum": 1, "maximum": 1_000_000, "default": DEFAULT_TOKENS}
+PAGES: Mapping[str, Any] = {"minimum": 1, "maximum": 100_000, "default": 1}
 
-QUERY = string("query", "A question or words; quote exact phrases.", required=True)
-TOP_N = integer("top_n", "", 1, 100, default=5)
-MIN_SCORE = number("min_score", "0 shows everything.", 0, 1)
-FILTERS = (
-    strings("path", "Globs or paths: guide/**"),
-    strings("tags", ""),
-    mapping("where", "Frontmatter values.", {"type": "string", "maxLength": 1000}),
-    string("after", "2026-01-31 or 2026-01", maxLength=100),
-    string("before", "", maxLength=100),
-    strings("excluded_files", "Files already read."),
-)
-COLLECTION = strings("collection", "")
-MAX_TOKENS = integer("max_tokens", "", 1, 1_000_000, default=DEFAULT_TOKENS)
-PAGE = integer("page", "", 1, 100_000, default=1)
-RERANK = boolean("rerank", "Slower, more precise.", None)
-REF = string("ref", "Path, title or any place in an answer.", required=True, maxLength=MAX_REF)
+
+def declared(operation: str, **descriptions: str) -> tuple[Parameter, ...]:
+    """Return parameters of an operation, with descriptions for a model."""
+    return tuple(
+        _tool_parameter(OPERATIONS[operation][name], text) for name, text in descriptions.items()
+    )
+
+
+def _tool_parameter(parameter: Parameter, description: str) -> Parameter:
+    schema = {**parameter.schema, "description": description}
+    if parameter.name == "max_tokens":
+        schema |= TOKENS
+    return replace(parameter, schema=schema, aliases=())
+
+
+MAX_TOKENS = Parameter.of("max_tokens", "integer", "", **TOKENS)
 REFS = Parameter(
     "ref",
     {
@@ -79,23 +79,9 @@ REFS = Parameter(
     },
     required=True,
 )
-QUERIES = Parameter(
-    "queries",
-    {
-        "type": "array",
-        "items": {
-            "type": "object",
-            "properties": {
-                "type": {"type": "string", "enum": list(QUERY_TYPES[1:])},
-                "query": {"type": "string"},
-            },
-        },
-        "description": "More phrasings, fused.",
-    },
-)
 SEVERAL = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
 """Schema of `ref` in tools/list: one reference or several."""
-PATH = string("path", "Alias of ref.", maxLength=5000)
+REF = "Path, title or any place in an answer."
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +94,6 @@ class Tool:
     operation: str
     parameters: Sequence[Parameter]
     output_schema: schemas.Schema
-    aliases: Mapping[str, str] = field(default_factory=dict)
-    """Other names of parameters; those that are not among the parameters are accepted but not listed."""
     unlisted: frozenset[str] = frozenset()
     """Parameters that are accepted but not listed."""
 
@@ -117,12 +101,14 @@ class Tool:
     def input_schema(self) -> dict[str, Any]:
         """Return the JSON Schema of the tool's arguments, as short as tools/list needs it."""
         listed = [each for each in self.parameters if each.name not in self.unlisted]
-        aliased = {self.aliases[each.name] for each in listed if each.name in self.aliases}
-        required = [each.name for each in listed if each.required and each.name not in aliased]
+        # `path` is accepted in place of a required `ref`.
+        required = [each.name for each in listed if each.required and each.name != "ref"]
         return {
             "type": "object",
             "properties": {
-                each.name: _listed_reference(each) if each is REFS else _listed(each.schema)
+                each.name: {**SEVERAL, "description": each.description}
+                if each is REFS
+                else _listed(each.schema)
                 for each in listed
             },
             **({"required": required} if required else {}),
@@ -130,47 +116,42 @@ class Tool:
 
     def parse(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Validate the arguments of a call; an alias is replaced by its name."""
-        known = {each.name: each for each in self.parameters if each.name not in self.aliases}
-        queries = parse_queries(arguments["queries"]) if arguments.get("queries") else None
+        known = {each.name for each in self.parameters}
+        aliases = ALIASES if "path" in known else {**ALIASES, "path": "ref"}
         renamed: dict[str, Any] = {}
         for name, value in arguments.items():
-            target = self.aliases.get(name, name)
+            target = name if name in known else aliases.get(name, name)
             if target not in known:
-                raise UsageError(
-                    f"{self.name} has no parameter {name[:100]!r}", _suggest(name, known)
-                )
-            if name != "queries" and (name == target or arguments.get(target) is None):
+                hint = suggest(name, [each.name for each in self.parameters])
+                raise UsageError(f"{self.name} has no parameter {name[:100]!r}", hint)
+            if name == target or arguments.get(target) is None:
                 renamed[target] = value
         if self.operation == "get" and renamed.get("ref") == []:
             del renamed["ref"]
-        values = parse(tuple(known.values()), renamed)
-        return {**values, "queries": queries} if queries else values
+        return parse(self.parameters, renamed)
 
     def operation_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of the operation for validated arguments of the tool."""
-        translated: dict[str, Any] = {}
+        values = dict(arguments)
         stages: dict[str, dict[str, Any]] = {}
-        for name, value in arguments.items():
-            if name in STAGE_SETTINGS:
-                stage, setting = STAGE_SETTINGS[name]
-                stages[stage] = {setting: value}
-            else:
-                translated[OPERATION_NAMES.get(name, name)] = value
+        for name, (stage, setting) in STAGE_SETTINGS.items():
+            if name in values:
+                stages[stage] = {setting: values.pop(name)}
         if stages:
-            translated["settings"] = {"search": stages}
+            values["settings"] = {"search": stages}
         if self.operation == "list_documents":
-            translated["limit"] = LIST_PAGE
-            if "category" in translated:
-                translated["where"] = {"category": translated.pop("category")}
+            values["limit"] = LIST_PAGE
+            if "category" in values:
+                values["where"] = {"category": values.pop("category")}
         if self.operation == "search":
-            translated.setdefault("query", translated.get("hypothesis"))
+            values.setdefault("query", values.get("hypothesis"))
         if self.operation in ("search", "commits"):
-            translated.setdefault("max_tokens", DEFAULT_TOKENS)
+            values.setdefault("max_tokens", DEFAULT_TOKENS)
         for name in RENDERED.get(self.operation, ()):
-            translated.pop(name, None)
-        if self.operation == "get" and len(refs := translated["ref"]) == 1:
-            translated["ref"] = refs if has_wildcards(refs[0]) else refs[0]
-        return translated
+            values.pop(name, None)
+        if self.operation == "get" and len(refs := values["ref"]) == 1:
+            values["ref"] = refs if has_wildcards(refs[0]) else refs[0]
+        return values
 
 
 def _listed(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -184,29 +165,12 @@ def _listed(schema: Mapping[str, Any]) -> dict[str, Any]:
     return listed
 
 
-def _listed_reference(parameter: Parameter) -> dict[str, Any]:
-    """Return the schema of one reference or several."""
-    return {**SEVERAL, "description": parameter.schema["description"]}
-
-
-def _suggest(name: str, known: Iterable[str]) -> str:
-    """Return a hint for an unknown parameter; the name of an operation's parameter suggests the tool's own."""
-    names = list(known)
-    own = next((each for each, other in OPERATION_NAMES.items() if other == name), "")
-    if own in names:
-        return f"Did you mean {own!r}? Known: {', '.join(names)}"
-    return suggest(name, names)
-
-
-def _undescribed(parameters: Iterable[Parameter]) -> tuple[Parameter, ...]:
-    """Return parameters without descriptions, for tools whose description refers to query_documents."""
-    return tuple(each._replace(schema={**each.schema, "description": ""}) for each in parameters)
-
-
 @cache
 def tools_for(several_collections: bool, reranker: bool = True) -> Mapping[str, Tool]:
     """Return the tools by name; `collection` is offered with several collections, `rerank` with a reranker."""
-    filters = (*FILTERS, COLLECTION) if several_collections else FILTERS
+    collection = {"collection": ""} if several_collections else {}
+    filters = {**FILTERS, **collection}
+    undescribed = dict.fromkeys(("limit", "min_confidence", *filters, "max_tokens"), "")
     tools = (
         Tool(
             "query_documents",
@@ -215,18 +179,33 @@ def tools_for(several_collections: bool, reranker: bool = True) -> Mapping[str, 
             f" probability that it answers), then the passage. Reports when nothing answers. {QUOTED}",
             "search",
             (
-                QUERY,
-                QUERIES,
-                TOP_N,
-                MIN_SCORE,
-                string("mode", "", enum=list(MODES), default="hybrid"),
-                *filters,
-                integer("max_chunks_per_document", "Results per document.", 1, 100, default=2),
-                number("similarity_threshold", "Cosine of duplicates.", 0.01, 1),
-                RERANK,
-                boolean("parents", "Larger passages."),
-                MAX_TOKENS,
-                boolean("explain", ""),
+                *declared(
+                    "search",
+                    query=QUERY,
+                    queries="More phrasings, fused.",
+                    limit="",
+                    min_confidence="0 shows everything.",
+                    mode="",
+                    **filters,
+                ),
+                Parameter.of(
+                    *("max_chunks_per_document", "integer", "Results per document."),
+                    minimum=1,
+                    maximum=100,
+                    default=2,
+                ),
+                Parameter.of(
+                    *("similarity_threshold", "number", "Cosine of duplicates."),
+                    minimum=0.01,
+                    maximum=1,
+                ),
+                *declared(
+                    "search",
+                    rerank="Slower, more precise.",
+                    parents="Larger passages.",
+                    max_tokens="",
+                    explain="",
+                ),
             ),
             schemas.ANSWER,
             unlisted=frozenset() if reranker else frozenset({"rerank"}),
@@ -238,14 +217,19 @@ def tools_for(several_collections: bool, reranker: bool = True) -> Mapping[str, 
             " since March): the count, then a line each with title and date. Or list the tags.",
             "list_documents",
             (
-                string("query", "Words."),
-                *(each for each in filters if each.name in ("path", "tags", "collection")),
-                string("category", "In frontmatter.", maxLength=1000),
-                string("changed_since", "2026-01-31 or 2026-01", maxLength=100),
-                string("sort", "", enum=["relevance", "date", "path"]),
-                string("links_to", "Linking to this document.", maxLength=MAX_REF),
-                string("show", "What to list.", enum=["documents", "tags"]),
-                PAGE,
+                *declared(
+                    "list_documents",
+                    query="Words.",
+                    path=FILTERS["path"],
+                    tag="",
+                    **collection,
+                    after="Changed since: 2026-01-31 or 2026-01",
+                    sort="",
+                    page="",
+                ),
+                Parameter.of("category", "string", "In frontmatter."),
+                Parameter.of("links_to", "string", "Linking to this document.", maxLength=MAX_REF),
+                Parameter.of("show", "string", "What to list.", enum=["documents", "tags"]),
                 MAX_TOKENS,
             ),
             schemas.LISTING,
@@ -257,16 +241,18 @@ def tools_for(several_collections: bool, reranker: bool = True) -> Mapping[str, 
             " filters work.",
             "search",
             (
-                string(
-                    "hypothesis",
-                    "Two sentences as the documents might phrase the answer.",
+                replace(
+                    *declared(
+                        "search",
+                        hypothesis="Two sentences as the documents might phrase the answer.",
+                    ),
                     required=True,
                 ),
-                *_undescribed((TOP_N, MIN_SCORE, *filters, MAX_TOKENS)),
+                *declared("search", **undescribed),
             ),
             schemas.ANSWER,
             unlisted=frozenset(
-                {"min_score", "where", "after", "before", "excluded_files", "collection"}
+                {"min_confidence", "where", "after", "before", "exclude", "collection"}
             ),
         ),
         Tool(
@@ -274,16 +260,19 @@ def tools_for(several_collections: bool, reranker: bool = True) -> Mapping[str, 
             "Search commits",
             "Search messages and diffs of git commits: when, by whom and why something changed.",
             "commits",
-            (
-                QUERY._replace(schema={**QUERY.schema, "description": "Words or a commit hash."}),
-                *_undescribed((TOP_N, MIN_SCORE)),
-                strings("file_pattern", "Globs of changed files: src/**"),
-                strings("author", "Part of a name or address."),
-                *_undescribed(each for each in FILTERS if each.name in ("after", "before")),
-                *_undescribed((MAX_TOKENS,)),
+            declared(
+                "commits",
+                query="Words or a commit hash.",
+                limit="",
+                min_confidence="",
+                files="Globs of changed files: src/**",
+                author="Part of a name or address.",
+                after="",
+                before="",
+                max_tokens="",
             ),
             schemas.COMMITS,
-            unlisted=frozenset({"min_score"}),
+            unlisted=frozenset({"min_confidence"}),
         ),
         Tool(
             "get_document",
@@ -291,9 +280,12 @@ def tools_for(several_collections: bool, reranker: bool = True) -> Mapping[str, 
             "Read documents, sections or ranges of lines. A long text is cut and ends with the ref to continue"
             f" from. {QUOTED}",
             "get",
-            (REFS, boolean("line_numbers", "Number the lines."), *_undescribed((MAX_TOKENS,))),
+            (
+                REFS,
+                Parameter.of("line_numbers", "boolean", "Number the lines.", default=False),
+                MAX_TOKENS,
+            ),
             schemas.EXTRACT,
-            aliases={"path": "ref"},
         ),
         Tool(
             "outline",
@@ -301,24 +293,21 @@ def tools_for(several_collections: bool, reranker: bool = True) -> Mapping[str, 
             "List the headings of a document with lines and anchors.",
             "outline",
             (
-                REF,
-                PATH,
-                integer("depth", "Levels of headings.", 1, 100),
-                string("section", "A heading.", maxLength=1000),
-                PAGE,
+                *declared("outline", ref=REF),
+                Parameter.of("depth", "integer", "Levels of headings.", minimum=1, maximum=100),
+                Parameter.of("section", "string", "A heading."),
+                Parameter.of("page", "integer", "", **PAGES),
                 MAX_TOKENS,
             ),
             schemas.OUTLINE,
-            aliases={"path": "ref"},
         ),
         Tool(
             "related_documents",
             "Related documents",
             "List documents related to a document by links, shared tags or meaning, with the reasons.",
             "related",
-            (REF, PATH),
+            declared("related", ref=REF),
             schemas.RELATED,
-            aliases={"path": "ref"},
         ),
         Tool(
             "index_status",

@@ -14,6 +14,7 @@ from mcp.shared.exceptions import MCPError
 from marklight.errors import MarklightError, UsageError
 from marklight.formatting import one_line
 from marklight.library.settings_tables import Ask
+from marklight.parameters import suggest
 from marklight.ports import Progress
 from marklight.surfaces.host import LibraryHost
 from marklight.surfaces.mcp import calls, documents, rendering
@@ -28,7 +29,6 @@ from marklight.surfaces.mcp.sampling import (
     offers_sampling,
 )
 from marklight.surfaces.mcp.tool_definitions import Tool, tools_for
-from marklight.surfaces.parameters import suggest
 
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
@@ -172,7 +172,7 @@ class ToolHandler:
         state = rendering.indexing_state(watcher)
         tokens = arguments.get("max_tokens", DEFAULT_TOKENS)
         if tool.operation == "search":
-            limit = arguments.get("top_n", rendering.DEFAULT_RESULTS)
+            limit = arguments.get("limit", rendering.DEFAULT_RESULTS)
             language = self.introduction.language
             text = rendering.search_text(result, several, state, tokens, limit, language)
         elif tool.operation == "ask":

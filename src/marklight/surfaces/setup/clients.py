@@ -24,7 +24,7 @@ from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
 from marklight.errors import UsageError
-from marklight.surfaces.parameters import suggest
+from marklight.parameters import suggest
 from marklight.surfaces.setup.config_file import CannotEdit, ConfigFile, read_values
 
 
