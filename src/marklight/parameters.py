@@ -306,7 +306,7 @@ def _validate(name: str, value: Any, schema: Mapping[str, Any]) -> None:
     if not is_of_type or (kind in _NUMERIC and isinstance(value, bool)):
         raise UsageError(f"{name!r} must be {_TYPE_NAMES[kind]}, not {_short_repr(value)}")
     if kind in _NUMERIC and not schema["minimum"] <= value <= schema["maximum"]:
-        bounds = f"between {schema['minimum']} and {schema['maximum']}"
+        bounds = f"{schema['minimum']} to {schema['maximum']}"
         raise UsageError(f"{name!r} must be {bounds}, not {_short_repr(value)}")
     if "enum" in schema and value not in schema["enum"]:
         allowed = ", ".join(schema["enum"])
