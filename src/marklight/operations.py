@@ -115,9 +115,7 @@ MaxTokens = Annotated[
 Rerank = Annotated[bool | None, about("Rerank the best results with a cross-encoder.")]
 Parents = Annotated[
     bool,
-    about(
-        "Return larger passages: each match with its neighbours, up to 2,000 characters."
-    ),
+    about("Return larger passages: each match with its neighbours, up to 2,000 characters."),
 ]
 Context = Annotated[
     int,

@@ -26,8 +26,8 @@ from marklight.library.refresh import (
     stale_notice,
 )
 from marklight.library.refresh import refresh as refresh_index
-from marklight.library.validation import document_query
 from marklight.library.settings_tables import Model
+from marklight.library.validation import document_query
 from marklight.model import DocumentId
 from marklight.place import complete_commands
 from marklight.ports import Embedder, Progress, Reranker, Snapshot, Tools
