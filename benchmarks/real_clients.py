@@ -37,7 +37,7 @@ CALLS = (
     *(Call("query_documents", {"query": query, "max_tokens": 300}) for query in QUERIES),
     *(Call("query_documents", {"query": query, "max_tokens": 1000}) for query in QUERIES),
     *(Call("query_documents", {"query": query}) for query in QUERIES),
-    Call("query_documents", {"query": "filters by date", "top_n": 20, "max_tokens": 1500}),
+    Call("query_documents", {"query": "filters by date", "limit": 20, "max_tokens": 1500}),
     Call("query_documents", {"query": "how do I prune roses", "max_tokens": 400}),
     Call(
         "search_with_hypothesis", {"hypothesis": "Set a token for the server.", "max_tokens": 500}

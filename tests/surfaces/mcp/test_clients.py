@@ -141,14 +141,10 @@ def tokenizer() -> Any:
 @pytest.mark.parametrize(
     ("tool", "wrong", "right"),
     [
-        ("query_documents", "min_confidence", "min_score"),
-        ("query_documents", "limit", "top_n"),
-        ("query_documents", "tag", "tags"),
-        ("query_documents", "exclude", "excluded_files"),
+        ("query_documents", "limits", "limit"),
         ("query_documents", "max_token", "max_tokens"),
-        ("search_git_history", "files", "file_pattern"),
-        ("list_documents", "after", "changed_since"),
-        ("outline", "min_score", ""),
+        ("search_git_history", "authors", "author"),
+        ("outline", "min_confidence", ""),
     ],
 )
 def test_an_unknown_parameter_suggests_another_one_of_the_same_tool(

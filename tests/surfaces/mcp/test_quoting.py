@@ -114,15 +114,15 @@ def test_text_of_documents_never_starts_a_line(tmp_path: Path) -> None:
     }
     with library(write(tmp_path, pages)) as lib:
         lib.index()
-        outline = documents.outline_text(call(lib, "outline", {"path": f"{HEADER}.md"}), False)
+        outline = documents.outline_text(call(lib, "outline", {"ref": f"{HEADER}.md"}), False)
         assert [line[:10] for line in outline.splitlines()] == [
             "document: ",
             f":4-8 {HEADER[:5]}",
             f":6-8   {NOTE[:3]}",
         ]
-        bare = documents.outline_text(call(lib, "outline", {"path": "bare.md"}), False)
+        bare = documents.outline_text(call(lib, "outline", {"ref": "bare.md"}), False)
         assert bare == "no headings in document: bare.md"
-        related = documents.related_text(call(lib, "related", {"path": f"{HEADER}.md"}), False)
+        related = documents.related_text(call(lib, "related", {"ref": f"{HEADER}.md"}), False)
         assert all(line.startswith(("(0.", "why: ")) for line in filter(None, related.split("\n")))
         status = rendering.status_text(call(lib, "status", {}), "", False)
         assert not any(line.startswith(("note: ", "[")) for line in status.splitlines())

@@ -187,11 +187,11 @@ def test_an_outline_with_too_many_headings_omits_the_deepest(tmp_path: Path) -> 
     page = "".join(f"# Part {n}\n\n" + "## Deeper heading\n\n" * 30 for n in range(20))
     with library(write(tmp_path, {"deep.md": page, "flat.md": "# One\n\n### Three\n"})) as lib:
         lib.index()
-        text = documents.outline_text(call(lib, "outline", {"path": "deep.md"}), False)
+        text = documents.outline_text(call(lib, "outline", {"ref": "deep.md"}), False)
         assert len(text) <= 2000 * CHARACTERS_PER_TOKEN
         assert text.count(" Part ") == 20
         assert "note: 600 deeper headings omitted" in text
-        flat = documents.outline_text(call(lib, "outline", {"path": "flat.md"}), False)
+        flat = documents.outline_text(call(lib, "outline", {"ref": "flat.md"}), False)
         assert flat.splitlines() == [
             "document: flat.md",
             ":1-3 One  #one",
@@ -205,7 +205,7 @@ def test_control_characters_are_removed_from_text(tmp_path: Path) -> None:
     ) as lib:
         lib.index()
         assert "\x1b" not in searched(lib, query="bananas")
-        assert "\x1b" not in documents.outline_text(call(lib, "outline", {"path": "a.md"}), False)
+        assert "\x1b" not in documents.outline_text(call(lib, "outline", {"ref": "a.md"}), False)
 
 
 def test_ignored_folder_settings_are_reported_in_every_answer(tmp_path: Path) -> None:

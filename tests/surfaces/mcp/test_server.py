@@ -62,7 +62,7 @@ def test_instructions_are_short_and_name_every_tool(tmp_path: Path) -> None:
 
 
 def test_tools_have_the_documented_parameters(tmp_path: Path) -> None:
-    filters = ["path", "tags", "where", "after", "before", "excluded_files"]
+    filters = ["path", "tag", "where", "after", "before", "exclude"]
 
     async def main() -> None:
         async with connected(write(tmp_path, PAGES)) as (client, _):
@@ -70,15 +70,15 @@ def test_tools_have_the_documented_parameters(tmp_path: Path) -> None:
                 tool.name: list(tool.input_schema["properties"])
                 for tool in (await client.list_tools()).tools
             }
-        search = ["query", "queries", "top_n", "min_score", "mode", *filters]
+        search = ["query", "queries", "limit", "min_confidence", "mode", *filters]
         search += ["max_chunks_per_document", "similarity_threshold"]
         search += ["parents", "max_tokens", "explain"]
         assert known["query_documents"] == search
-        imagined = ["hypothesis", "top_n", "path", "tags", "max_tokens"]
+        imagined = ["hypothesis", "limit", "path", "tag", "max_tokens"]
         assert known["search_with_hypothesis"] == imagined
         assert known["get_document"] == ["ref", "line_numbers", "max_tokens"]
-        assert known["related_documents"] == ["ref", "path"]
-        outline = ["ref", "path", "depth", "section", "page", "max_tokens"]
+        assert known["related_documents"] == ["ref"]
+        outline = ["ref", "depth", "section", "page", "max_tokens"]
         assert known["outline"] == outline
         assert known["index_status"] == []
 

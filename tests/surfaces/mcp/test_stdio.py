@@ -54,12 +54,12 @@ refresh.index_changes = watching.index_changes = lambda *given, **more: time.sle
 CHATTY = f"""
 import os
 from marklight.library import Library
-usual = Library.search
-def search(self, *words, **given):
+usual = Library.execute
+def execute(self, name, arguments):
     print("to standard output", flush=True)
     os.write(1, b"and past Python\\n")
-    return usual(self, *words, **given)
-Library.search = search
+    return usual(self, name, arguments)
+Library.execute = execute
 {PROGRAM}
 """
 

@@ -101,8 +101,10 @@ class Tool:
     def input_schema(self) -> dict[str, Any]:
         """Return the JSON Schema of the tool's arguments, as short as tools/list needs it."""
         listed = [each for each in self.parameters if each.name not in self.unlisted]
-        # `path` is accepted in place of a required `ref`.
-        required = [each.name for each in listed if each.required and each.name != "ref"]
+        # `path` is accepted in place of one `ref`.
+        required = [
+            each.name for each in listed if each.required and (each is REFS or each.name != "ref")
+        ]
         return {
             "type": "object",
             "properties": {
