@@ -162,6 +162,9 @@ class Operation:
 
     def complete(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return validated values with the defaults of the others."""
+        unknown = values.keys() - {parameter.name for parameter in self.parameters}
+        if unknown:
+            raise TypeError(f"{self.name} has no parameters {sorted(unknown)}")
         return {each.name: values.get(each.name, each.default) for each in self.parameters}
 
 

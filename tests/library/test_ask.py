@@ -214,7 +214,7 @@ def test_the_token_limit_of_a_call_replaces_that_of_the_settings(
 ) -> None:
     with opened(folder, address) as lib:
         lib.ask("access token", max_tokens=33, min_confidence=0)
-        with pytest.raises(UsageError, match="token budget"):
+        with pytest.raises(UsageError, match="16 to 100000"):
             lib.ask("access token", max_tokens=3)
     assert does.requests[0][1]["max_tokens"] == 33
 

@@ -331,7 +331,7 @@ def test_a_cancelled_call_stops_the_search(tmp_path: Path, monkeypatch: pytest.M
     async def main() -> None:
         async with connected(write(tmp_path, PAGES)) as (client, host):
             after: list[str] = []
-            work = host.library.search
+            work = host.library.execute
 
             def watched(*words: Any, **given: Any) -> Any:
                 try:
@@ -344,7 +344,7 @@ def test_a_cancelled_call_stops_the_search(tmp_path: Path, monkeypatch: pytest.M
                 finally:
                     ended.set()
 
-            monkeypatch.setattr(host.library, "search", watched)
+            monkeypatch.setattr(host.library, "execute", watched)
             monkeypatch.setattr(FakeEmbedder, "embed_query", slowly)
             async with anyio.create_task_group() as group:
                 group.start_soon(client.call_tool, "query_documents", {"query": "a new question"})

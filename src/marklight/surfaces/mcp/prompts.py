@@ -152,7 +152,7 @@ class CompletionHandler:
         return _matching((await self.host.call("tags", {}))["tags"], typed.lstrip("#"))
 
     async def _headings(self, path: str, typed: str) -> list[str]:
-        headings = (await self.host.call("outline", {"path": path}))["outline"]
+        headings = (await self.host.call("outline", {"ref": path}))["outline"]
         return _matching((heading["text"] for heading in headings), typed)
 
 
