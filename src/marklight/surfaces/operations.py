@@ -16,7 +16,9 @@ FOLDERS = ("near", "part")
 """Hooks that are folders."""
 
 
-def call(library: Library, name: str, arguments: Mapping[str, Any], **context: Any) -> dict[str, Any]:
+def call(
+    library: Library, name: str, arguments: Mapping[str, Any], **context: Any
+) -> dict[str, Any]:
     """Execute an operation with validated arguments and return its result as JSON values."""
     operation = find_operation(name)
     result = library.execute(name, operation.complete(arguments) | _hooks(operation, context))

@@ -10,6 +10,7 @@ import click
 
 from marklight.errors import UsageError
 from marklight.formatting import one_line
+from marklight.operations import ModeName
 from marklight.surfaces import render
 from marklight.surfaces.cli.options import AS_JSON, SET, options_of
 from marklight.surfaces.cli.output import Bar, note, show, show_json
@@ -159,7 +160,7 @@ def _installed(record: ModelRecord) -> str:
 def evaluate(
     dataset: Path | None,
     as_json: bool,
-    mode: str,
+    mode: ModeName,
     with_ablation: bool,
     compared: tuple[str, ...],
     sample: int | None,

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
-from functools import cache, partial
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
