@@ -242,15 +242,6 @@ def test_invalid_vectors_are_refused(
         ({KEYS: b"[]"}, "64 numbers each"),
         ({KEYS: b'{"a": 1}'}, "has missing or invalid fields"),
         ({KEYS: b"["}, "not valid JSON"),
-        (
-            {"communities/000000.jsonl": b'["default", "one.md", "x"]'},
-            "community has missing or invalid",
-        ),
-        ({"communities/000000.jsonl": b"[1]"}, "community has missing or invalid"),
-        (
-            {"communities/000000.jsonl": b'["default", "one.md", -1]'},
-            "community has missing or invalid",
-        ),
     ]
     for change, reason in cases:
         assert reason in refuse(target, forged(tmp_path / "archive", {**members, **change}))
@@ -279,7 +270,6 @@ def test_invalid_vectors_are_refused(
         {"models": [["x" * 300, 64]]},
         {"models": [[[], 64]]},
         {"models": 7},
-        {"current_communities": "yes"},
         {"manifest": {"model fake-64": "openai:evil"}},
         {"manifest": {"copy": "", "failures_recipe": "x"}},
         {"manifest": {"words fake-64": "other"}},

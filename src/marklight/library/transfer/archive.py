@@ -3,7 +3,6 @@
 Members, in this order; the reader accepts no others:
 
 - `documents/000000.jsonl`, …: one document a line, as `archive_records` encodes it, ordered by path, then collection
-- `communities/000000.jsonl`, …: `[collection, path, number]`, in the same order
 - `vectors/MODEL/000000.json`, `….f32`: digests of texts, and their vectors as little-endian float32 rows
 - `terms/MODEL/000000.json`, `….f32`: vocabulary terms and their vectors
 - `manifest.json`: format, version, counts, models, and the name, size and SHA-256 of every other member
@@ -24,7 +23,7 @@ import secrets
 import stat
 import struct
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from hashlib import blake2b, sha256
 from pathlib import Path
@@ -37,7 +36,6 @@ from msgspec import Struct
 from marklight.batch import Entry, Failure, Vectors
 from marklight.errors import StoreError, UsageError
 from marklight.library.transfer.archive_records import (
-    Count,
     Manifest,
     decode_entry,
     decode_json,
@@ -47,7 +45,6 @@ from marklight.library.transfer.archive_records import (
     invalid,
 )
 from marklight.library.transfer.copying import Source, batches, path_first, text_length
-from marklight.model import DocumentId
 from marklight.ports import Progress, no_progress
 from marklight.private_files import create_private
 
@@ -82,7 +79,7 @@ _HEADER = struct.Struct("<4s5H3L2H")
 _STORED, _DEFLATED = 0, 8
 _MAX_MEMBER_NAME = 64
 _MEMBER = re.compile(
-    r"documents/\d{6}\.jsonl|communities/\d{6}\.jsonl|(vectors|terms)/\d{1,4}/\d{6}\.(json|f32)|manifest\.json"
+    r"documents/\d{6}\.jsonl|(vectors|terms)/\d{1,4}/\d{6}\.(json|f32)|manifest\.json"
 )
 _MAX_SIZES = {"json": 32_000_000}
 """Bytes of the manifest and of lists of keys: Python needs up to 20 times as much memory for them."""
@@ -148,23 +145,17 @@ def _write(source: Source, file: Any, progress: Progress) -> int:
     with ZipFile(file, "w", allowZip64=True) as archive:
         members = _Members(archive)
         documents = passages = vectors = 0
-        communities: list[bytes] = []
 
         def lines() -> Iterator[bytes]:
             nonlocal documents, passages
             for group in batches(source.entries(), text_length):
                 progress("Exporting documents", documents, source.counts()[0])
-                numbers = source.communities([entry.document.id for entry in group])
                 for entry in group:
-                    id = entry.document.id
                     documents += 1
                     passages += len(entry.chunks)
-                    if id in numbers:
-                        communities.append(encode_json((*id, numbers[id])))
-                    yield _bounded(encode_entry(entry), id.path)
+                    yield _bounded(encode_entry(entry), entry.document.id.path)
 
         members.add_lines("documents", lines())
-        members.add_lines("communities", communities)
         models = dict(sorted(source.models().items()))
         for number, model in enumerate(models):
             progress("Exporting vectors", number, len(models))
@@ -178,7 +169,6 @@ def _write(source: Source, file: Any, progress: Progress) -> int:
             documents,
             passages,
             tuple(models.items()),
-            source.has_current_communities(),
             stored,
             tuple(members.written),
         )
@@ -279,8 +269,7 @@ class Archive:
         self._size = status.st_size
         self._members: dict[str, _Member] = {}
         self._digests: dict[str, str] = {}
-        self._manifest = Manifest("", 0, 0, 0, (), False, {}, ())
-        self._communities: dict[DocumentId, int] | None = None
+        self._manifest = Manifest("", 0, 0, 0, (), {}, ())
         self.digest = ""
         """SHA-256 of the manifest, which contains the digests of all other members."""
 
@@ -398,18 +387,6 @@ class Archive:
             rows = self._data(f"{name.removesuffix('json')}f32")
             yield Vectors(model, keys, decode_matrix(rows, len(keys), self.models()[model], name))
 
-    def communities(self, documents: Sequence[DocumentId]) -> Mapping[DocumentId, int]:
-        if self._communities is None:
-            communities = (
-                decode_json(line, tuple[str, str, Count], "a community")
-                for line in self._lines("communities")
-            )
-            self._communities = {DocumentId(*id): number for *id, number in communities}
-        return {id: self._communities[id] for id in documents if id in self._communities}
-
-    def has_current_communities(self) -> bool:
-        return self._manifest.current_communities
-
     def failures(self) -> list[Failure]:
         return []
 
@@ -482,8 +459,7 @@ def _validate(archive: Archive, progress: Progress) -> None:
         for group in _ascending(archive.term_vectors(model)):
             if any(len(term) > MAX_TERM for term in group.digests):
                 raise invalid("a term is too long")
-    archive.communities(())
-    parts = ["documents", "communities"]
+    parts = ["documents"]
     parts += [f"{part}/{n}" for n in range(len(archive.models())) for part in ("vectors", "terms")]
     for name in archive.names:
         if name != MANIFEST and name.rpartition("/")[0] not in parts:

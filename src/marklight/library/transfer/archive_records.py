@@ -72,7 +72,6 @@ class Manifest(Struct):
     passages: Count
     models: tuple[tuple[PlainName, Annotated[int, Meta(ge=1, le=65_536)]], ...]
     """Fingerprints and dimensions."""
-    current_communities: bool
     manifest: dict[str, Literal["", "missing"]]
     """Values to store in the manifest of the index."""
     members: tuple[tuple[str, int, str], ...]

@@ -1,4 +1,4 @@
-"""Copy an index into another engine: documents, vectors of all models, communities and manifest; resumable, then verified.
+"""Copy an index into another engine: documents, vectors of all models and manifest; resumable, then verified.
 
 The target is marked as incomplete before the first change and unmarked after both sides were compared. What it already has
 is compared and not written again, so that the same command continues a copy that was interrupted.
@@ -6,7 +6,7 @@ is compared and not written again, so that the same command continues a copy tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 from marklight.batch import Batch, Entry, Failure, Vectors
 from marklight.errors import StoreError, UsageError
-from marklight.ingest.links import GROUPED
+from marklight.ingest.links import GROUPED, louvain_communities
 from marklight.library.transfer.archive_records import encode_entry, encode_json
 from marklight.model import DocumentId, FileState
 from marklight.ports import INCOMPLETE, Engine, Progress, Snapshot, no_progress
@@ -49,16 +49,16 @@ def copy(
         transfer.finish()
         with target.snapshot() as after:
             written = SnapshotSource(after)
-            found = summarize(written, files=source.has_file_states, progress=progress)
-        differences = transfer.summary.differences(found)
+            copied = summarize(written, files=source.has_file_states, progress=progress)
+        differences = transfer.summary.differences(copied)
         if not source.has_file_states:
             # Another version may have written the archive, with another vocabulary.
             differences = [part for part in differences if not part.startswith("term vectors")]
         if differences:
-            known = ". ".join(target.take_notices())
+            notices = ". ".join(target.take_notices())
             raise StoreError(
                 f"The copy differs from its source in {', '.join(differences)}",
-                known or "Another process may have changed the target. Run the command again",
+                notices or "Another process may have changed the target. Run the command again",
             )
         target.commit(Batch(manifest={INCOMPLETE: ""}))
     return transfer
@@ -96,7 +96,6 @@ class Transfer:
         self._fresh = fresh
         self._shared = bool(target.server())
         """True if the target was empty, so that there is nothing to compare."""
-        self._communities: dict[DocumentId, int] = {}
         self.collections: set[str] = set()
         self.recipes: set[str] = set()
         self.models = tuple(sorted(source.models()))
@@ -111,15 +110,12 @@ class Transfer:
             pairs = merge(map(self._adapted, self._source.entries()), stored, path_first)
             for group in batches(pairs, lambda pair: text_length(pair[0] or pair[1])):
                 self._progress("Copying documents", self.summary.counts.get("documents", 0), total)
-                ids = [entry.document.id for entry, _ in group if entry]
-                communities = self._source.communities(ids)
-                self._communities.update(communities)
                 changes = _Changes()
                 for entry, old in group:
                     if entry:
                         self.collections.add(entry.document.id.collection)
                         self.recipes.add(entry.document.recipe)
-                        whole = self.summary.add_entry(entry, communities, files=files)
+                        whole = self.summary.add_entry(entry, files=files)
                         changes.add(entry, whole, old, files=files)
                     elif old:
                         changes.removed.append(old.document.id)
@@ -201,14 +197,13 @@ class Transfer:
         if self._source.has_file_states:
             self.summary.add_failures(failures)
         with self._target.snapshot() as snapshot:
-            known = {failure.document for failure in snapshot.status.failures()}
-            linked = str(snapshot.links.last_changed())
-        gone = tuple(known - {failure.document for failure in failures})
+            stored = {failure.document for failure in snapshot.status.failures()}
+            communities = louvain_communities(snapshot)
+            manifest = {**self._source.manifest(), GROUPED: str(snapshot.links.last_changed())}
+        gone = tuple(stored - {failure.document for failure in failures})
         for start in range(0, len(failures), BATCH_FAILURES):
             self._target.commit(Batch(failures=tuple(failures[start : start + BATCH_FAILURES])))
-        grouped = {GROUPED: linked} if self._source.has_current_communities() else {}
-        manifest = {**self._source.manifest(), **grouped}
-        self._target.commit(Batch(removed=gone, communities=self._communities, manifest=manifest))
+        self._target.commit(Batch(removed=gone, communities=communities, manifest=manifest))
 
 
 @dataclass(slots=True)
@@ -249,11 +244,6 @@ class Source(Protocol):
 
     def term_vectors(self, model: str) -> Iterator[Vectors]: ...
 
-    def communities(self, documents: Sequence[DocumentId]) -> Mapping[DocumentId, int]: ...
-
-    def has_current_communities(self) -> bool:
-        """Return True if the communities were computed from the links as they are."""
-
     def failures(self) -> Iterable[Failure]: ...
 
     def manifest(self) -> Mapping[str, str]:
@@ -283,13 +273,6 @@ class SnapshotSource:
     def term_vectors(self, model: str) -> Iterator[Vectors]:
         return self.snapshot.contents.term_vectors(model)
 
-    def communities(self, documents: Sequence[DocumentId]) -> Mapping[DocumentId, int]:
-        return self.snapshot.links.communities(documents)
-
-    def has_current_communities(self) -> bool:
-        grouped = self.snapshot.status.manifest().get(GROUPED)
-        return grouped == str(self.snapshot.links.last_changed())
-
     def failures(self) -> Iterable[Failure]:
         return self.snapshot.status.failures()
 
@@ -311,17 +294,13 @@ class Summary:
         self.counts[part] = self.counts.get(part, 0) + 1
         self.sums[part] = (self.sums.get(part, 0) + value) % _MODULUS
 
-    def add_entry(
-        self, entry: Entry, communities: Mapping[DocumentId, int], *, files: bool
-    ) -> bytes:
+    def add_entry(self, entry: Entry, *, files: bool) -> bytes:
         """Add a document with its passages; return its content."""
         id, whole = entry.document.id, encode_entry(entry, file=False)
         self.add("documents", whole)
         self.counts["passages"] = self.counts.get("passages", 0) + len(entry.chunks)
         if files:
             self.add("file states", encode_json((*id, *entry.document.file)))
-        if id in communities:
-            self.add("communities", encode_json((*id, communities[id])))
         return whole
 
     def add_failures(self, failures: Iterable[Failure]) -> None:
@@ -360,9 +339,8 @@ def summarize(source: Source, *, files: bool = True, progress: Progress = no_pro
     summary, total = Summary(), source.counts()[0]
     for entries in batches(source.entries(), text_length):
         progress("Verifying documents", summary.counts.get("documents", 0), total)
-        communities = source.communities([entry.document.id for entry in entries])
         for entry in entries:
-            summary.add_entry(entry, communities, files=files)
+            summary.add_entry(entry, files=files)
     for model in source.models():
         for part, groups in (
             ("vectors", source.vectors(model)),
