@@ -17,8 +17,7 @@ from benchmarks._measure import SETS, corpus, set_path
 from benchmarks.diary import KINDS
 from benchmarks.everyday import VAULT, read_questions, vault_folder
 from marklight.eval.collection import Collection, open_collection, render
-from marklight.eval.dataset import Dataset, sample
-from marklight.eval.reading import off_topic_queries, read_dataset
+from marklight.eval.dataset import Dataset, off_topic_queries, read_dataset, sample
 from marklight.library import Library
 from marklight.ports import FIELD_BOOSTS, VOCABULARY_SIZE, Snapshot, Tools
 from marklight.query import Filters, Mode, Query

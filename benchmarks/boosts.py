@@ -15,8 +15,8 @@ from typing import Any, cast
 
 from benchmarks._measure import save, set_path
 from marklight.eval.collection import open_collection
+from marklight.eval.dataset import read_dataset
 from marklight.eval.metrics import calibration_error, ndcg
-from marklight.eval.reading import read_dataset
 from marklight.operations import ModeName
 
 SETS = ("fastapi-anchors", "anthropic-docs", "cranfield")

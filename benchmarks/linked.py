@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks._measure import save, set_path
 from benchmarks.everyday import BROAD, opened, read_questions
 from marklight.eval.collection import open_collection
-from marklight.eval.reading import read_dataset
+from marklight.eval.dataset import read_dataset
 from marklight.library import Library
 from marklight.ports import Tools
 from marklight.query import Query

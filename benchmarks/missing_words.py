@@ -18,7 +18,7 @@ from typing import Any
 
 from benchmarks._measure import SETS, save, set_path
 from marklight.eval.collection import open_collection
-from marklight.eval.reading import read_dataset
+from marklight.eval.dataset import read_dataset
 from marklight.library import Library
 from marklight.search.confidence import Confidence, answer_probability
 from marklight.text import query_terms

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from marklight.errors import UsageError
-from marklight.eval.dataset import EXAMPLE
-from marklight.eval.reading import CORPUS, QRELS, QUERIES, off_topic_queries, read_dataset
+from marklight.eval.dataset import CORPUS, EXAMPLE, QRELS, QUERIES, off_topic_queries, read_dataset
 from tests.making import write
 
 GOOD = {
@@ -51,23 +50,27 @@ def test_numeric_ids_blank_lines_and_crlf_are_accepted(tmp_path: Path) -> None:
     ("name", "text", "message"),
     [
         (QUERIES, '{"_id": "q1", "text": "x"}\n{"_id": ', "queries.jsonl:2 is not JSON"),
-        (QUERIES, "[]\n", "queries.jsonl:1 is not an object"),
+        (QUERIES, "[]\n", "queries.jsonl:1: Expected `object`"),
         (QUERIES, "[" * 100_000, "queries.jsonl:1 is not JSON"),
-        (QUERIES, '{"text": "x"}\n', "queries.jsonl:1 has no _id"),
-        (QUERIES, '{"_id": true, "text": "x"}\n', "queries.jsonl:1 has no _id"),
-        (QUERIES, '{"_id": "q1"}\n', "queries.jsonl:1 has no text"),
-        (QUERIES, '{"_id": "q1", "text": "  "}\n', "queries.jsonl:1 has an empty text"),
-        (QUERIES, '{"_id": "q1", "text": "x", "sources": "a"}\n', "queries.jsonl:1 has sources"),
+        (QUERIES, '{"text": "x"}\n', "queries.jsonl:1: Object missing required field `_id`"),
+        (QUERIES, '{"_id": true, "text": "x"}\n', "got `bool` - at `$._id`"),
+        (QUERIES, '{"_id": "q1"}\n', "queries.jsonl:1: Object missing required field `text`"),
+        (QUERIES, '{"_id": "q1", "text": "  "}\n', "at `$.text`"),
+        (QUERIES, '{"_id": "q1", "text": "x", "sources": "a"}\n', "at `$.sources`"),
         (QUERIES, "\n\n", "queries.jsonl is empty"),
         (
             QUERIES,
             '{"_id": "q1", "text": "x"}\n\n{"_id": "q1", "text": "y"}\n',
-            "queries.jsonl:3 has the same _id as",
+            "queries.jsonl:3: the _id 'q1' is empty or not unique",
         ),
-        (CORPUS, '{"_id": "d1"}\n', "corpus.jsonl:1 has no text"),
-        (CORPUS, '{"_id": "d1", "text": 3}\n', "corpus.jsonl:1 has no text"),
+        (CORPUS, '{"_id": "d1"}\n', "corpus.jsonl:1: Object missing required field `text`"),
+        (
+            CORPUS,
+            '{"_id": "d1", "text": 3}\n',
+            "corpus.jsonl:1: Expected `str`, got `int` - at `$.text`",
+        ),
         (CORPUS, "", "corpus.jsonl is empty"),
-        (CORPUS, GOOD[CORPUS] * 2, "corpus.jsonl:3 has the same _id as"),
+        (CORPUS, GOOD[CORPUS] * 2, "corpus.jsonl:3: the _id 'd1' is empty or not unique"),
         (QRELS, "", "No judgement in"),
         (QRELS, "query-id\tcorpus-id\tscore\nq1\td1\t0\n", "No judgement in"),
         (QRELS, "query-id\tcorpus-id\tscore\nq1\td1\n", "test.tsv:2 is 'q1\\td1'"),
@@ -150,31 +153,37 @@ def test_a_described_folder_has_its_queries_in_beir_files(tmp_path: Path) -> Non
     [
         ("corpus = ", "is not TOML"),
         (b"corpus = '\xff'", "is not TOML"),
-        (OWN, "has no corpus"),
-        ("corpus = 3\n" + OWN, "corpus must be a string"),
+        (OWN, "missing required field `corpus`"),
+        ("corpus = 3\n" + OWN, "Expected `str`, got `int` - at `$.corpus`"),
         ('corpus = "nowhere"\n' + OWN, "is not a folder"),
         ('corpus = "a\\u0000b"\n' + OWN, "is not a "),
-        ('corpus = "."\nanswer = 1\n' + OWN, "unknown key 'answer'"),
-        ('corpus = "."\noff_topic = "x"\n' + OWN, "off_topic must be a list"),
-        ('corpus = "."\ndrop_sources = "no"\n' + OWN, "drop_sources must be true or false"),
+        ('corpus = "."\nanswer = 1\n' + OWN, "unknown field `answer`"),
+        ('corpus = "."\noff_topic = "x"\n' + OWN, "Expected `array`, got `str` - at `$.off_topic`"),
+        (
+            'corpus = "."\ndrop_sources = "no"\n' + OWN,
+            "Expected `bool`, got `str` - at `$.drop_sources`",
+        ),
         ('corpus = "."\nquestions = []\n', "has no questions"),
-        ('corpus = "."\nquestions = ["x"]\n', "question 1 is not a table"),
+        ('corpus = "."\nquestions = ["x"]\n', "question 1: Expected `object`, got `str`"),
         (
             'corpus = "."\n[[questions]]\nanswers = ["a.md"]\n',
-            "mine.toml:2: question 1 has no text",
+            "mine.toml:2: question 1: Object missing required field `text`",
         ),
         (
             'corpus = "."\n',
             "mine.toml has no [[questions]], and there is no queries.jsonl beside it",
         ),
-        ('corpus = "."\n[[questions]]\ntext = "x"\n', "mine.toml:2: question 1: answers must be"),
+        (
+            'corpus = "."\n[[questions]]\ntext = "x"\n',
+            "mine.toml:2: question 1: Object missing required field `answers`",
+        ),
         (
             'corpus = "."\n[[questions]]\ntext = "x"\nanswers = []\n',
-            "mine.toml:2: question 1 has no answers",
+            "mine.toml:2: question 1: Expected `array` of length >= 1",
         ),
         (
             'corpus = "."\n[[questions]]\ntext = "x"\nanswer = ["a.md"]\n',
-            "mine.toml:2: question 1 has the unknown key 'answer'",
+            "mine.toml:2: question 1: Object contains unknown field `answer`",
         ),
         ('corpus = "."\n' + OWN + OWN, "mine.toml:5: question 2 is the same as question 1"),
     ],

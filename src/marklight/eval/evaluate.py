@@ -14,8 +14,7 @@ from marklight.eval.collection import (
     resolve_answers,
     unindexed_answers,
 )
-from marklight.eval.dataset import Dataset, sample
-from marklight.eval.reading import off_topic_queries, read_dataset
+from marklight.eval.dataset import Dataset, off_topic_queries, read_dataset, sample
 from marklight.eval.report import Evaluation
 from marklight.eval.run import Comparison, Run, compare, run_queries
 from marklight.library.configuration import stage_name
@@ -67,7 +66,7 @@ def evaluate(
 
         library = collection.library
         other: Collection | None = None
-        if compared and all(each.lstrip().startswith("search.") for each in compared):
+        if compared and all(setting.lstrip().startswith("search.") for setting in compared):
             other = collection.with_settings(compared)
         elif compared:
             both = (*assignments, *compared)
@@ -132,8 +131,8 @@ def _off_topic(dataset: Dataset, other: Path | None) -> Sequence[str]:
     """Return the queries of another dataset, else the dataset's own off-topic queries, else the built-in ones."""
     if other is None:
         return dataset.off_topic or off_topic_queries()
-    own = {query.text for query in dataset.queries}
-    texts = [query.text for query in read_dataset(other).queries if query.text not in own]
+    asked = {query.text for query in dataset.queries}
+    texts = [query.text for query in read_dataset(other).queries if query.text not in asked]
     if not texts:
         raise UsageError(
             f"All queries of {other} are in this dataset too", "Give a dataset on another subject"

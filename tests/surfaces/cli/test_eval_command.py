@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from marklight.eval.reading import CORPUS, QRELS, QUERIES, off_topic_queries
+from marklight.eval.dataset import CORPUS, QRELS, QUERIES, off_topic_queries
 from marklight.eval.run import WARM_UP
 from marklight.models.fake import FakeEmbedder
 from marklight.surfaces.cli.app import run
