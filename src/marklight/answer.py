@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
@@ -11,6 +11,9 @@ from typing import Any, NamedTuple
 from marklight.model import Chunk, Counts, DocumentId
 from marklight.query import Query, query_dict
 
+MAX_PLACES_NAMED = 3
+"""Places that a notice about omitted results names."""
+SHOWS_WHOLE = "shows a passage whole: "
 CHARACTERS_PER_TOKEN = 3
 """Estimate for token budgets: the Kubernetes documentation has 15.5 million characters and 5.0 million tokens."""
 
@@ -186,33 +189,109 @@ class Level(NamedTuple):
         }
 
 
+class Ranking(NamedTuple):
+    """What the search pipeline returns."""
+
+    query: Query
+    """The query as rewritten."""
+    hits: Hits
+    nearest: Hits = ()
+    """The closest passages, best first, where the search abstained: candidates below the threshold."""
+    abstained: str | None = None
+    """Why there are no hits."""
+    below_threshold: bool = False
+    """Candidates were left out by the default threshold, not by one of the caller."""
+    stats: Mapping[str, int] = {}
+    steps: Sequence[Step] = ()
+
+    @property
+    def passages(self) -> Hits:
+        """Return the hits or, where the search abstained, the closest passages."""
+        return self.hits or self.nearest
+
+    def with_passages(self, passages: Hits) -> Ranking:
+        """Return the ranking with these passages in place of its own."""
+        return self._replace(hits=passages) if self.hits else self._replace(nearest=passages)
+
+    def without(self, documents: Collection[DocumentId], reason: str) -> Ranking:
+        """Return the ranking without passages of some documents; `reason` is why none is left."""
+        if not documents:
+            return self
+        hits, nearest = (
+            tuple(hit for hit in passages if hit.chunk.document not in documents)
+            for passages in (self.hits, self.nearest)
+        )
+        abstained = self.abstained if hits or nearest else reason
+        return self._replace(hits=hits, nearest=nearest, abstained=abstained)
+
+
+def within_budget(
+    passages: Hits, max_tokens: int | None, several_collections: bool
+) -> tuple[Hits, str]:
+    """Return the first passages that fit the token budget, the last one cut at a sentence, and a notice if any is missing."""
+    if max_tokens is None:
+        return passages, ""
+    kept = cut_passages(passages, max_tokens)
+    if kept == passages:
+        return passages, ""
+    from marklight.formatting import place_text
+
+    omitted = passages[len(kept) :]
+    results = "1 result" if len(omitted) == 1 else f"{len(omitted)} results"
+    change = f"{results} left out" if omitted else "the last result cut"
+    places = ", ".join(
+        place_text(hit.chunk.document, several_collections, hit.chunk.lines)
+        for hit in (omitted or kept[-1:])[:MAX_PLACES_NAMED]
+    )
+    return (
+        kept,
+        f"{change} to stay within {max_tokens} tokens; `marklight get` {SHOWS_WHOLE}{places}",
+    )
+
+
+def cut_passages(passages: Hits, max_tokens: int) -> Hits:
+    """Return the first passages that fit a token budget, the last one cut at a sentence."""
+    from marklight.text.lines import truncate_at_sentence
+
+    available = max_tokens * CHARACTERS_PER_TOKEN
+    kept: list[Hit] = []
+    for hit in passages:
+        if len(hit.chunk.text) <= available:
+            kept.append(hit)
+            available -= len(hit.chunk.text)
+            continue
+        if available > 0:
+            text = truncate_at_sentence(hit.chunk.text, available)
+            kept.append(replace(hit, chunk=replace(hit.chunk, text=text, boilerplate=())))
+        break
+    return tuple(kept)
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The result of a search: hits, statistics and notices."""
+    """The result of a search: a ranking with the state of the index, notices, and what is shown about the documents."""
 
     query: Query
     hits: Hits
-    index: Counts = field(default_factory=Counts)
-    modified: Mapping[DocumentId, int] = field(default_factory=dict)
-    """Modification times of files in nanoseconds since the epoch."""
-    levels: Mapping[str, Sequence[Level]] = field(default_factory=dict)
-    """Context levels of each hit, by passage id."""
-    abstained: str | None = None
     nearest: Hits = ()
-    """The closest passages, best first, where the search abstained: candidates below the threshold."""
+    abstained: str | None = None
+    below_threshold: bool = False
     stats: Mapping[str, int] = field(default_factory=dict)
     steps: Sequence[Step] = ()
+    index: Counts = field(default_factory=Counts)
     notices: Sequence[str] = ()
+    modified: Mapping[DocumentId, int] = field(default_factory=dict)
+    """Modification times of files in nanoseconds since the epoch."""
+    dates: Mapping[DocumentId, float] = field(default_factory=dict)
+    """Dates of documents in seconds since the epoch: their own date, else the modification time."""
+    levels: Mapping[str, Sequence[Level]] = field(default_factory=dict)
+    """Context levels of each hit, by passage id."""
     took_ms: float = 0.0
     explain: bool = False
     several_collections: bool = False
     """Paths need their collection as a prefix to be unambiguous."""
     commits: Answer | None = None
     """The commits that match the same query, where the history was searched too."""
-    below_threshold: bool = False
-    """Candidates were left out by the default threshold, not by one of the caller."""
-    dates: Mapping[DocumentId, float] = field(default_factory=dict)
-    """Dates of documents in seconds since the epoch: their own date, else the modification time."""
 
     @property
     def passages(self) -> Hits:

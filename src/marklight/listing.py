@@ -64,6 +64,11 @@ class Listing:
     """Paths need their collection as a prefix to be unambiguous."""
 
     @property
+    def shown(self) -> set[DocumentId]:
+        """Return the documents on this page."""
+        return {listed.document for listed in self.documents}
+
+    @property
     def pages(self) -> int:
         """Return the number of pages; an empty list has one."""
         return max(1, -(-self.total // self.limit)) if self.limit else 1

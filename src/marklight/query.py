@@ -122,39 +122,19 @@ _NAVIGATIONAL = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query with its options, as the rewriting stages pass it on."""
+    """A query with its options, and what the rewriting stages derive from it."""
 
     text: str
     """The words to search for, without operators."""
-    raw_text: str = ""
-    """The text as typed, where it contained operators such as filters or phrases."""
     limit: int = 5
     mode: Mode = Mode.HYBRID
-    languages: tuple[str, ...] = ("en",)
-    """Languages by whose rules the text is analyzed: its own first, then English."""
     filters: Filters = field(default_factory=Filters)
-    other_spellings: tuple[str, ...] = ()
-    """The text as the library writes it, `connect to Wi-Fi` for `connect to wifi`, and with its last word completed."""
-    added_words: tuple[str, ...] = ()
-    """The words of other spellings, as corrected or completed."""
     prefix: bool = False
     """The last word may be unfinished: search as you type."""
-    typed_text: str = ""
-    """The text as typed, without operators, where its last word is the beginning of other words or of titles."""
-    dates: tuple[tuple[str, str], ...] = ()
-    """First and last days of the dates that the text contains, ISO 8601: it is read as words, and as a condition."""
-    undated_text: str = ""
-    """The text without these dates."""
-    expanded_with: Mapping[str, float] = field(default_factory=dict)
-    """Similar terms of the vocabulary added for vector search, with their cosine similarity."""
     hypothesis: str = ""
     """A hypothetical answer that vector search embeds in place of the query text (HyDE)."""
     min_confidence: float | None = None
     max_tokens: int | None = None
-    collections: tuple[str, ...] = ()
-    """The names that a path filter in the text may begin with: those of the collections, where there are several."""
-    current_collection: str = ""
-    """The collection of the current folder, where there are several."""
     rerank: bool | None = None
     """Switch the cross-encoder on or off; None uses the settings."""
     parents: bool = False
@@ -165,6 +145,27 @@ class Query:
     """Show the whole section."""
     all: bool = False
     """Return duplicates as results of their own, in place of `Hit.similar`."""
+    collections: tuple[str, ...] = ()
+    """The names that a path filter in the text may begin with: those of the collections, where there are several."""
+    current_collection: str = ""
+    """The collection of the current folder, where there are several."""
+
+    # Derived by rewriting:
+
+    languages: tuple[str, ...] = ("en",)
+    """Languages by whose rules the text is analyzed: its own first, then English."""
+    raw_text: str = ""
+    """The text as typed, where it contained operators such as filters or phrases."""
+    dated_reading: Query | None = None
+    """The same query with the dates in its text as a condition on documents, beside the reading as words."""
+    other_spellings: tuple[str, ...] = ()
+    """The text as the library writes it, `connect to Wi-Fi` for `connect to wifi`, and with its last word completed."""
+    added_words: tuple[str, ...] = ()
+    """The words of other spellings, as corrected or completed."""
+    typed_text: str = ""
+    """The text as typed, without operators, where its last word is the beginning of other words or of titles."""
+    expanded_with: Mapping[str, float] = field(default_factory=dict)
+    """Similar terms of the vocabulary added for vector search, with their cosine similarity."""
 
     @property
     def kind(self) -> str:

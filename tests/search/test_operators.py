@@ -167,16 +167,16 @@ def test_dates_in_words_are_read_as_a_condition_too(
     text: str, dates: tuple[str, str], rest: str
 ) -> None:
     query = with_dates(text)
-    assert (query.text, query.dates, query.undated_text) == (text, (dates,), rest)
-    assert query.filters == Filters()
+    assert (query.text, query.filters) == (text, Filters())
+    assert query.dated_reading == Query(rest, filters=Filters(dated=(dates,)))
     off = Operators(dates=False)(Query(text), Tools(SNAPSHOT, now=0))
-    assert off.dates == ()
+    assert off.dated_reading is None
 
 
 def test_dates_of_no_document_or_of_most_are_words_only() -> None:
-    assert with_dates("standup march 1999").dates == ()
-    assert with_dates("standup 2020").dates == ()
-    assert with_dates("last mile").dates == ()
+    assert with_dates("standup march 1999").dated_reading is None
+    assert with_dates("standup 2020").dated_reading is None
+    assert with_dates("last mile").dated_reading is None
 
 
 def test_filters_of_caller_and_query_are_combined() -> None:

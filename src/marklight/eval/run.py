@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 
-from marklight.answer import Answer, Hit, Hits
+from marklight.answer import Answer, Hit, Hits, cut_passages
 from marklight.errors import UsageError
 from marklight.eval import metrics
 from marklight.eval.collection import Collection, Place
@@ -15,7 +15,6 @@ from marklight.operations import ModeName
 from marklight.ports import Progress, no_progress
 from marklight.query import Query
 from marklight.search.confidence import TAIL
-from marklight.search.context import within_budget
 
 DEPTH = 100
 """Passages in a ranking: the maximum of a search."""
@@ -252,5 +251,5 @@ def _within(
     collection: Collection, answer: Answer, wanted: Mapping[str, Place], budget: int
 ) -> frozenset[str]:
     """Return the ids of what `--max-tokens` would show, a truncated passage included."""
-    shown = within_budget(replace(answer, query=replace(answer.query, max_tokens=budget)))
-    return frozenset(id for id, _ in _ranking(collection, shown.hits, wanted))
+    shown = cut_passages(answer.hits, budget)
+    return frozenset(id for id, _ in _ranking(collection, shown, wanted))

@@ -45,7 +45,7 @@ DEFAULT_COLLECTION = "default"
 IMPLEMENTATIONS = {
     "search": "search.search",
     "ask": "ask.ask",
-    "list_documents": "listing.list_documents",
+    "list_documents": "search.list_documents",
     "commits": "history.search_commits",
     "get": "documents.get",
     "outline": "documents.outline",

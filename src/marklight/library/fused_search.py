@@ -10,10 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from marklight.answer import Answer, Hit, Hits
+from marklight.answer import Answer, Hit, Hits, within_budget
 from marklight.errors import UsageError
 from marklight.library.search import search_once
-from marklight.search.context import within_budget
 
 if TYPE_CHECKING:
     from marklight.library import Library
@@ -48,20 +47,21 @@ def fused_search(
     first = answers[0]
     hits = _best([answer.hits for answer in answers], limit, per_document)
     nearest = () if hits else _best([answer.nearest for answer in answers], NEAREST, per_document)
-    fused = replace(
+    kept, cut = within_budget(hits or nearest, max_tokens, first.several_collections)
+    notices = dict.fromkeys(note for answer in answers for note in answer.notices)
+    return replace(
         first,
         query=replace(first.query, max_tokens=max_tokens),
-        hits=hits,
-        nearest=nearest,
+        hits=kept if hits else (),
+        nearest=() if hits else kept,
         abstained=None if hits else first.abstained,
         stats={**first.stats, "after_same_meaning": len(hits), "after_doc_limit": len(hits)},
         modified=_merged(answer.modified for answer in answers),
         levels=_merged(answer.levels for answer in answers),
         dates=_merged(answer.dates for answer in answers),
-        notices=tuple(dict.fromkeys(note for answer in answers for note in answer.notices)),
+        notices=(*notices, cut) if cut else tuple(notices),
         took_ms=sum(answer.took_ms for answer in answers),
     )
-    return within_budget(fused)
 
 
 def _read(phrasing: str | Mapping[str, Any]) -> tuple[str, str]:

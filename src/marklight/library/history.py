@@ -6,11 +6,12 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from marklight import engines
+from marklight.answer import within_budget
 from marklight.batch import Failure
 from marklight.commits import SHORT_HASH, Commit, Commits
 from marklight.engines import EngineAddress, ServerSettings
@@ -25,14 +26,13 @@ from marklight.ingest.git import Repository, find
 from marklight.ingest.history import CommitIngest, RepositoryState
 from marklight.library.concurrency import repeat_if_lost
 from marklight.library.refresh import SHORT_WAIT_SECONDS, embed_for_query, embed_for_seconds
-from marklight.library.search import PreparedSearch, prepare, run
+from marklight.library.search import PreparedSearch, prepare, run, search_deep_enough
 from marklight.library.settings_tables import History
 from marklight.library.validation import commit_query
 from marklight.model import Document, DocumentId
 from marklight.ports import Embedder, Engine, Progress, Rewrite, Snapshot, Tools
 from marklight.query import Filters, Query
 from marklight.report import Report
-from marklight.search.context import within_budget
 from marklight.search.per_document import PerDocument
 from marklight.search.pipeline import Pipeline
 
@@ -262,30 +262,31 @@ def _search(
             watcher.wake()  # it embeds what there was no time for
     notices += repository_notices(ingest)
     with library.searches, library.commits_engine.snapshot() as snapshot:
-        answer = run(library, prepared, snapshot, prepared.search)
-        known = _commits(ingest, snapshot, [hit.chunk.document for hit in answer.passages])
-        modified = snapshot.documents.modified_times(known)
+        ranking, counts, more = run(library, prepared, snapshot, search_deep_enough)
+        commits = _commits(ingest, snapshot, [hit.chunk.document for hit in ranking.passages])
+        modified = snapshot.documents.modified_times(commits)
     notices += [
-        *answer.notices,
+        *more,
         *prepared.first_use_notices(library),
         *library.commits_engine.take_notices(),
     ]
-    answer = within_budget(replace(answer, modified=modified, notices=()))
-    if answer.notices:
+    kept, cut = within_budget(ranking.passages, query.max_tokens, False)
+    if cut:
         notices.append(
             f"The answer is cut to {query.max_tokens} tokens; `git show` shows a commit in full"
         )
-    answer = replace(
-        answer,
+    # The pipeline words it for passages of documents.
+    abstained = ranking.abstained and ranking.abstained.replace("No passage", "No commit")
+    ranking = ranking.with_passages(kept)._replace(abstained=abstained)
+    return Commits(
+        *ranking,
+        index=counts,
         notices=tuple(notices),
+        modified=modified,
+        took_ms=prepared.took_ms,
         explain=explain,
         several_collections=len(ingest.repositories) > 1,
-        took_ms=prepared.took_ms,
-        # The pipeline words it for passages of documents.
-        abstained=answer.abstained and answer.abstained.replace("No passage", "No commit"),
-    )
-    return Commits(
-        **{field.name: getattr(answer, field.name) for field in fields(answer)}, known=known
+        known=commits,
     )
 
 

@@ -1,13 +1,14 @@
-"""Search of documents: refresh the index, run the pipeline on one snapshot, check the files and the checksums of the results."""
+"""Search and list documents: refresh the index, run the pipeline on one snapshot, verify files and checksums, answer."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from marklight.answer import Answer
+from marklight.answer import Answer, Level, Ranking, within_budget
 from marklight.errors import HistoryError, ModelServerError, NotFound
 from marklight.library.collections import ExistenceCheck
 from marklight.library.concurrency import repeat_if_lost
@@ -28,11 +29,11 @@ from marklight.library.refresh import (
 from marklight.library.refresh import refresh as refresh_index
 from marklight.library.settings_tables import Model
 from marklight.library.validation import document_query
-from marklight.model import DocumentId
+from marklight.model import Counts, DocumentId
 from marklight.place import complete_commands
 from marklight.ports import Embedder, Progress, Reranker, Snapshot, Tools
 from marklight.query import Mode, Query
-from marklight.search.context import OpenDocuments, levels, within_budget
+from marklight.search.context import OpenDocuments, levels
 from marklight.search.pipeline import GONE, Pipeline
 from marklight.text.languages import documents_by_language, query_languages
 
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from marklight.listing import Listing
     from marklight.settings import Settings
 
-Result = TypeVar("Result", "Answer", "Listing")
+Result = TypeVar("Result")
 
 DEPTH_STEP, MAX_DEPTH = 4, 16
 """Factor by which each deeper search multiplies the number of candidates, and its maximum."""
@@ -61,10 +62,6 @@ class PreparedSearch:
     reranker: Reranker | None
     check_cancelled: Callable[[], None]
     started: float
-
-    def search(self, query: Query, tools: Tools) -> Answer:
-        """Run the pipeline, with more candidates while duplicates and deleted files leave too few results."""
-        return search_deep_enough(self.pipeline, query, tools)
 
     @property
     def took_ms(self) -> float:
@@ -123,122 +120,175 @@ def search_once(
     prepared = prepare(library, checked, library.pipeline_of(used), check_cancelled)
     fresh = refresh_index(library, checked, progress) if refresh else RefreshResult()
     refreshing = progress if refresh and library.indexes_here else None
-    answer = _search_documents(library, prepared, refreshing)
-    shown = {hit.chunk.document for hit in answer.passages}
-    answer = within_budget(
-        replace(finished(library, used, prepared, answer, fresh, shown), explain=explain)
-    )
+    found, reading = read_current(library, prepared, find_passages, refreshing)
+
+    ranking = found.ranking
+    if reading.denied and ranking.abstained == GONE:
+        ranking = ranking._replace(abstained=UNREADABLE)
+    stale = {*found.damaged, *reading.changed}
+    ranking = ranking.without({id for id in stale if not library.files.is_here(id)}, GONE)
+    shown = {hit.chunk.document for hit in ranking.passages}
+    notices = [
+        *reading.notices,
+        *_empty_notices(library, reading.index, refreshing),
+        *stale_notice(len(shown & stale)),
+        *reading.elsewhere,
+        *_damage_notices(reading.repaired - found.damaged, found.damaged),
+    ]
+    notices = all_notices(library, used, prepared, fresh, notices)
+    several = several_collections(library, shown)
+    kept, cut = within_budget(ranking.passages, checked.max_tokens, several)
+    ranking = ranking.with_passages(kept)
+    commits = None
     if with_history:
         from marklight.library.history import search_beside_documents
 
         try:
             commits = search_beside_documents(library, prepared, refreshing, explain=explain)
-            answer = replace(answer, commits=commits)
         except (HistoryError, NotFound) as error:  # the documents are shown all the same
-            answer = replace(answer, notices=(*answer.notices, str(error)))
-    return replace(answer, took_ms=prepared.took_ms)
-
-
-def finished(
-    library: Library,
-    settings: Settings,
-    prepared: PreparedSearch,
-    answer: Result,
-    fresh: RefreshResult,
-    shown: Iterable[DocumentId],
-) -> Result:
-    """Return an answer or a list with everything that is not about its documents: all notices, the state of the index."""
-    notices = (
-        *library.notices(settings),
-        *not_repeated(fresh.notices, answer.notices),
-        *answer.notices,
-        *outdated_notices(library, IN_BACKGROUND if library.watcher else RUN_INDEX),
-        *prepared.first_use_notices(library),
-        *library.engine.take_notices(),
-    )
-    return replace(
-        answer,
-        index=replace(answer.index, unread=fresh.unread),
-        notices=[complete_commands(notice, library.place.folder) for notice in notices],
+            notices.append(str(error))
+    return Answer(
+        *ranking,
+        index=replace(reading.index, unread=fresh.unread),
+        notices=[*notices, cut] if cut else notices,
+        modified=found.modified,
+        dates=found.dates,
+        levels=found.levels,
         took_ms=prepared.took_ms,
-        several_collections=len({*library.collections, *(id.collection for id in shown)}) > 1,
+        explain=explain,
+        several_collections=several,
+        commits=commits,
     )
 
 
-def _search_documents(
-    library: Library, prepared: PreparedSearch, progress: Progress | None
-) -> Answer:
-    """Return passages of files as they are now; without a progress, as they are indexed."""
-    watcher = library.watcher
-    rest = IN_BACKGROUND if watcher else RUN_INDEX
-    # While a library is indexed for the first time, the notice about its progress is enough.
-    indexing = watcher is not None and watcher.is_reading
-    folder = library.place.folder
-    # Without a refresh the documents may be on the disk all the same.
-    nothing = (
-        f"There are no documents in {folder}"
-        if progress
-        else f"{folder} is not indexed yet: run `marklight index`"
-    )
-    empty = [] if indexing else [nothing]
-    damaged: list[set[DocumentId]] = []
-    elsewhere: list[str] = []
+@repeat_if_lost
+def list_documents(
+    library: Library,
+    query: str | None,
+    *,
+    sort: str | None,
+    limit: int | None,
+    page: int,
+    refresh: bool,
+    settings: Mapping[str, Any] | None,
+    assignments: Sequence[str],
+    progress: Progress,
+    check_cancelled: Callable[[], None],
+    **options: Any,
+) -> Listing:
+    """Return one page of the documents that match, and the number of all."""
+    from marklight.listing import Sort
+    from marklight.search.listing import list_matching
 
-    def attempt() -> tuple[Answer, list[DocumentId]]:
+    text = (query or "").strip()
+    if not text:
+        options["mode"] = Mode.KEYWORD  # needs no model
+    checked = document_query(library, text or "all", rerank=False, **options)
+    checked = checked if text else replace(checked, text="")
+    used = library.settings_with(settings, assignments)
+    prepared = prepare(library, checked, library.pipeline_of(used), check_cancelled)
+    fresh = refresh_index(library, checked, progress) if refresh else RefreshResult()
+    refreshing = progress if refresh and library.indexes_here else None
+    execute = partial(list_matching, sort=Sort(sort) if sort else None, page=page, limit=limit)
+    listing, reading = read_current(library, prepared, execute, refreshing)
+
+    notices = [*reading.notices, *reading.elsewhere, *stale_notice(len(reading.changed))]
+    return replace(
+        listing,
+        index=replace(reading.index, unread=fresh.unread),
+        notices=all_notices(library, used, prepared, fresh, notices),
+        took_ms=prepared.took_ms,
+        several_collections=several_collections(library, listing.shown),
+    )
+
+
+class FoundPassages(NamedTuple):
+    """A ranking, and what an answer shows about its passages and documents."""
+
+    ranking: Ranking
+    damaged: set[DocumentId]
+    """Documents that were left out because they do not match their checksums."""
+    modified: Mapping[DocumentId, int]
+    dates: Mapping[DocumentId, float]
+    levels: Mapping[str, tuple[Level, ...]]
+
+    @property
+    def shown(self) -> set[DocumentId]:
+        """Return the documents of the passages."""
+        return {hit.chunk.document for hit in self.ranking.passages}
+
+
+def find_passages(pipeline: Pipeline, query: Query, tools: Tools) -> FoundPassages:
+    """Run the pipeline, and leave out passages that are damaged in the index."""
+    ranking, snapshot = search_deep_enough(pipeline, query, tools), tools.snapshot
+    damaged = _damaged_documents(ranking, snapshot)
+    if damaged:
+        ranking = ranking.without(damaged, DAMAGED)
+    shown = {hit.chunk.document for hit in ranking.passages}
+    return FoundPassages(
+        ranking,
+        damaged,
+        snapshot.documents.modified_times(shown),
+        snapshot.documents.dates(shown),
+        levels((hit.chunk for hit in ranking.passages), OpenDocuments(snapshot)),
+    )
+
+
+@dataclass(slots=True)
+class Reading:
+    """State of the index and of the files that a result was read from."""
+
+    index: Counts
+    notices: list[str]
+    denied: bool
+    """True if the files of some documents cannot be read."""
+    changed: list[DocumentId]
+    """Shown documents whose files changed since they were indexed."""
+    elsewhere: Sequence[str]
+    """Notices about files on other machines."""
+    repaired: set[DocumentId]
+    """Documents that were damaged in the index and indexed again."""
+
+
+Found = TypeVar("Found", bound="FoundPassages | Listing")
+
+
+def read_current(
+    library: Library,
+    prepared: PreparedSearch,
+    execute: Callable[[Pipeline, Query, Tools], Found],
+    progress: Progress | None,
+) -> tuple[Found, Reading]:
+    """Execute a query on one snapshot, and again after stale and damaged documents were indexed again.
+
+    A scan with a time limit may not have reached their files. Without a progress nothing is indexed.
+    """
+    repaired: set[DocumentId] = set()
+    for attempts_left in reversed(range(MAX_ATTEMPTS + 1 if progress else 1)):
         existing = ExistenceCheck(library.files)
         with library.searches, library.engine.snapshot() as snapshot:
-            answer = run(
-                library,
-                prepared,
-                snapshot,
-                prepared.search,
-                exists=existing,
-                rest=rest,
-            )
-            damaged.append(_damaged_documents(answer, snapshot))
-            if damaged[-1]:
-                answer = _without(answer, damaged[-1], DAMAGED)
-            documents = {hit.chunk.document for hit in answer.passages}
-            answer = replace(
-                answer,
-                modified=snapshot.documents.modified_times(documents),
-                dates=snapshot.documents.dates(documents),
-                levels=levels((hit.chunk for hit in answer.passages), OpenDocuments(snapshot)),
-                abstained=UNREADABLE
-                if existing.denied and answer.abstained == GONE
-                else answer.abstained,
-                notices=[
-                    *answer.notices,
-                    *existing.notices(),
-                    *incomplete_notices(snapshot),
-                    *([] if answer.index.documents else empty),
-                ],
-            )
-            indexed = snapshot.documents.files_of(documents)
-            if library.shared:
-                elsewhere.extend(library.shared.elsewhere_notices(indexed))
-            changed = library.files.changed(indexed) if library.indexes_here else []
-            return answer, [*damaged[-1], *changed]
-
-    answer, stale = attempt()
-    attempts = 1
-    while progress and attempts <= MAX_ATTEMPTS and index_again(library, stale, progress):
-        answer, stale = attempt()
-        attempts += 1
-    answer = _without_deleted(answer, stale, library.files.is_here) if stale else answer
-    return replace(answer, notices=[*answer.notices, *elsewhere, *_damage_notices(damaged)])
+            found, index, notices = run(library, prepared, snapshot, execute, exists=existing)
+            notices += [*existing.notices(), *incomplete_notices(snapshot)]
+            files = snapshot.documents.files_of(found.shown)
+        changed = library.files.changed(files) if library.indexes_here else []
+        damaged: set[DocumentId] = found.damaged if isinstance(found, FoundPassages) else set()
+        stale = [*damaged, *changed]
+        if not (attempts_left and progress and index_again(library, stale, progress)):
+            break
+        repaired |= damaged
+    elsewhere = library.shared.elsewhere_notices(files) if library.shared else ()
+    return found, Reading(index, notices, bool(existing.denied), changed, elsewhere, repaired)
 
 
 def run(
     library: Library,
     prepared: PreparedSearch,
     snapshot: Snapshot,
-    execute: Callable[[Query, Tools], Result],
+    execute: Callable[[Pipeline, Query, Tools], Result],
     *,
     exists: Callable[[DocumentId], bool] = lambda _: True,
-    rest: str = RUN_INDEX,
-) -> Result:
-    """Execute a query on a snapshot of an index.
+) -> tuple[Result, Counts, list[str]]:
+    """Execute a query on a snapshot of an index; return the result, the counts of the index and notices.
 
     If a model server fails, keyword search alone answers.
     """
@@ -246,6 +296,7 @@ def run(
     of_documents = documents_by_language(snapshot.metadata.languages(), counts.documents)
     languages = query_languages(prepared.query.text, of_documents)
     query = replace(prepared.query, languages=languages)
+    rest = IN_BACKGROUND if library.watcher else RUN_INDEX
     embedder, notices = choose_embedder(
         query, snapshot, prepared.embedder, library.models.embedder_named, rest
     )
@@ -266,55 +317,90 @@ def run(
         check_cancelled=prepared.check_cancelled,
     )
     try:
-        answer = execute(query, tools)
+        result = execute(prepared.pipeline, query, tools)
     except ModelServerError as error:
         if query.mode is Mode.SEMANTIC:
             raise
         notices.append(f"Answered by keyword search alone: {error}")
-        answer = execute(query, replace(tools, embedder=None))
+        result = execute(prepared.pipeline, query, replace(tools, embedder=None))
     # A deeper search repeats the notices of the first one.
-    return replace(answer, index=counts, notices=list(dict.fromkeys(notices)))
+    return result, counts, list(dict.fromkeys(notices))
 
 
-def search_deep_enough(pipeline: Pipeline, query: Query, tools: Tools) -> Answer:
+def search_deep_enough(pipeline: Pipeline, query: Query, tools: Tools) -> Ranking:
     """Search with more candidates while duplicates and deleted files leave too few results."""
-    answer, depth = pipeline(query, tools), 1
-    while _is_crowded(answer) and depth < MAX_DEPTH:
+    ranking, depth = pipeline(query, tools), 1
+    while _is_crowded(ranking) and depth < MAX_DEPTH:
         depth *= DEPTH_STEP
         deeper = pipeline(query, tools, depth)
-        if deeper.stats["original_count"] == answer.stats["original_count"]:
+        if deeper.stats["original_count"] == ranking.stats["original_count"]:
             break  # there are no other candidates
-        answer = deeper
-    return answer
+        ranking = deeper
+    return ranking
 
 
-def _is_crowded(answer: Answer) -> bool:
+def _is_crowded(ranking: Ranking) -> bool:
     """Return true if most candidates were duplicates or deleted files, and fewer results are left than the limit.
 
     If the confidence threshold removed some, candidates further down would be below it too.
     """
-    left = {step.stage: step.count for step in answer.steps}
+    left = {step.stage: step.count for step in ranking.steps}
     fused = left["fuse"]
     existing = left.get("existing_files", fused)
-    if len(answer.hits) >= answer.query.limit or fused < FEW_CANDIDATES:
+    if len(ranking.hits) >= ranking.query.limit or fused < FEW_CANDIDATES:
         return False
     if left.get("confidence", existing) < existing:
         return False
-    return 2 * answer.stats["after_same_meaning"] < fused
+    return 2 * ranking.stats["after_same_meaning"] < fused
 
 
-def _damaged_documents(answer: Answer, snapshot: Snapshot) -> set[DocumentId]:
+def _damaged_documents(ranking: Ranking, snapshot: Snapshot) -> set[DocumentId]:
     """Return the documents of hits that do not match their checksums: of the passages, or of all that is shown around them."""
-    query = answer.query
+    query = ranking.query
     if query.parents or query.context or query.expand_context:
-        return snapshot.status.damaged_documents({hit.chunk.document for hit in answer.passages})
-    return snapshot.status.damaged_chunks([hit.chunk.id for hit in answer.passages])
+        return snapshot.status.damaged_documents({hit.chunk.document for hit in ranking.passages})
+    return snapshot.status.damaged_chunks([hit.chunk.id for hit in ranking.passages])
 
 
-def _damage_notices(damaged: list[set[DocumentId]]) -> list[str]:
+def several_collections(library: Library, shown: Iterable[DocumentId]) -> bool:
+    """Return true if paths need their collection as a prefix to be unambiguous."""
+    return len({*library.collections, *(id.collection for id in shown)}) > 1
+
+
+def all_notices(
+    library: Library,
+    settings: Settings,
+    prepared: PreparedSearch,
+    fresh: RefreshResult,
+    own: Sequence[str],
+) -> list[str]:
+    """Return the notices of a result between those about settings, the refresh, models and the engine."""
+    notices = (
+        *library.notices(settings),
+        *_not_repeated(fresh.notices, own),
+        *own,
+        *outdated_notices(library, IN_BACKGROUND if library.watcher else RUN_INDEX),
+        *prepared.first_use_notices(library),
+        *library.engine.take_notices(),
+    )
+    return [complete_commands(notice, library.place.folder) for notice in notices]
+
+
+def _empty_notices(library: Library, index: Counts, progress: Progress | None) -> list[str]:
+    """Return the notice that a library has no documents, or that it is not indexed yet."""
+    watcher = library.watcher
+    # While a library is indexed for the first time, the notice about its progress is enough.
+    if index.documents or (watcher and watcher.is_reading):
+        return []
+    folder = library.place.folder
+    # Without a refresh the documents may be on the disk all the same.
+    if progress:
+        return [f"There are no documents in {folder}"]
+    return [f"{folder} is not indexed yet: run `marklight index`"]
+
+
+def _damage_notices(repaired: set[DocumentId], left_out: set[DocumentId]) -> list[str]:
     """Return notices about documents that were damaged in the index: those that were read again, and those left out."""
-    left_out = damaged[-1]
-    repaired = set().union(*damaged) - left_out
     notices = []
     if repaired:
         names = ", ".join(sorted(id.path for id in repaired))
@@ -325,27 +411,7 @@ def _damage_notices(damaged: list[set[DocumentId]]) -> list[str]:
     return notices
 
 
-def _without_deleted(
-    answer: Answer, stale: Iterable[DocumentId], exists: Callable[[DocumentId], bool]
-) -> Answer:
-    """Remove hits of deleted files; add a notice about files that changed and could not be read again."""
-    deleted = {id for id in stale if not exists(id)}
-    answer = _without(answer, deleted, GONE)
-    changed = len({hit.chunk.document for hit in answer.passages}.intersection(stale))
-    return replace(answer, notices=[*answer.notices, *stale_notice(changed)])
-
-
-def _without(answer: Answer, documents: set[DocumentId], reason: str) -> Answer:
-    """Return the answer without passages of some documents; `reason` is why none is left."""
-    hits, nearest = (
-        tuple(hit for hit in passages if hit.chunk.document not in documents)
-        for passages in (answer.hits, answer.nearest)
-    )
-    abstained = answer.abstained if hits or nearest else reason
-    return replace(answer, hits=hits, nearest=nearest, abstained=abstained)
-
-
-def not_repeated(notices: Iterable[str], others: Iterable[str]) -> list[str]:
+def _not_repeated(notices: Iterable[str], others: Iterable[str]) -> list[str]:
     """Return the notices whose reason is not among the others: one failure is reported once."""
     reasons = {_reason(notice) for notice in others}
     return [notice for notice in notices if _reason(notice) not in reasons]

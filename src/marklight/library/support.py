@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from marklight.errors import ModelError
@@ -20,7 +21,7 @@ from marklight.text.lines import split_sentences
 from marklight.text.markdown import strip_markup
 
 if TYPE_CHECKING:
-    from marklight.model import Chunk, Matrix
+    from marklight.model import Chunk, Matrix, Vector
     from marklight.ports import Embedder
 
 _WORD = re.compile(r"\w[\w./:@-]*")
@@ -76,8 +77,37 @@ class SupportFeatures(NamedTuple):
         return 1 / (1 + math.exp(-logit))
 
 
+class _Passage:
+    """A cited passage; its terms and vectors are computed once."""
+
+    def __init__(self, chunk: Chunk, language: str) -> None:
+        self.text = "\n".join((chunk.title, *chunk.headings, chunk.text))
+        self._language = language
+        self._vectors: Matrix | None = None
+
+    @cached_property
+    def terms(self) -> frozenset[str]:
+        return frozenset((*analyze(self.text, self._language), *identifier_parts(self.text)))
+
+    @cached_property
+    def sentences(self) -> list[str]:
+        return split_sentences(strip_markup(self.text))
+
+    @cached_property
+    def quotes(self) -> list[frozenset[str]]:
+        """Return the terms of each sentence that is long enough to be quoted."""
+        terms = (frozenset(analyze(sentence, self._language)) for sentence in self.sentences)
+        return [quote for quote in terms if len(quote) >= MIN_QUOTE_TERMS]
+
+    def similarity(self, vector: Vector, embedder: Embedder) -> float:
+        """Return the highest cosine similarity of a sentence of the passage to a vector."""
+        if self._vectors is None:
+            self._vectors = embedder.embed_passages(self.sentences[:MAX_WINDOWS] or [""])
+        return float((self._vectors @ vector).max())
+
+
 class SupportCheck:
-    """Compares sentences with the numbered passages of one answer; vectors of a passage are computed once."""
+    """Compares sentences with the numbered passages of one answer."""
 
     def __init__(
         self,
@@ -86,13 +116,8 @@ class SupportCheck:
         idf: Callable[[Sequence[str]], Mapping[str, float]],
         language: str = "en",
     ) -> None:
-        self._passages = passages
-        self._embedder = embedder
-        self._idf = idf
-        self._language = language
-        self._terms: dict[int, frozenset[str]] = {}
-        self._windows: dict[int, Matrix] = {}
-        self._quotes: dict[int, list[frozenset[str]]] = {}
+        self._passages = [_Passage(chunk, language) for chunk in passages]
+        self._embedder, self._idf, self._language = embedder, idf, language
 
     def support(self, sentence: str, cited: Sequence[int]) -> tuple[float, bool]:
         """Return the probability that passages, numbered from 1, support a sentence, and whether it is high enough."""
@@ -104,50 +129,35 @@ class SupportCheck:
 
     def features(self, sentence: str, cited: Sequence[int]) -> SupportFeatures:
         """Compute the features of a sentence and the passages that it cites."""
+        passages = [self._passages[number - 1] for number in cited]
         is_code = sentence.lstrip().startswith(("```", "~~~"))
         plain = "\n".join(sentence.split("\n")[1:-1]) if is_code else strip_markup(sentence)
-        # An embedding model compares code with prose badly; its terms must be there.
-        similarity = None if is_code else self._similarity(plain, cited)
+        evidence = "\n".join(passage.text for passage in passages).lower()
+        evidence_terms = frozenset[str]().union(*(passage.terms for passage in passages))
+        terms = frozenset(analyze(plain, self._language))
         return SupportFeatures(
-            self._coverage(plain, cited),
-            similarity,
-            self._misses_name(plain, cited),
-            self._alters_quote(plain, cited),
+            self._coverage(plain, evidence_terms),
+            # An embedding model compares code with prose badly; its terms must be there.
+            None if is_code else self._similarity(plain, passages),
+            not all(
+                re.search(rf"(?<!\w){re.escape(name)}(?!\w)", evidence) for name in names(plain)
+            ),
+            not terms <= evidence_terms
+            and any(
+                len(terms & quote) > QUOTE_JACCARD * len(terms | quote)
+                for passage in passages
+                for quote in passage.quotes
+            ),
         )
 
-    def _alters_quote(self, sentence: str, cited: Sequence[int]) -> bool:
-        terms = frozenset(analyze(sentence, self._language))
-        if terms <= frozenset[str]().union(*(self._passage_terms(number) for number in cited)):
-            return False
-        return any(
-            len(terms & quote) > QUOTE_JACCARD * len(terms | quote)
-            for number in cited
-            for quote in self._sentence_terms(number)
-        )
-
-    def _sentence_terms(self, number: int) -> list[frozenset[str]]:
-        """Return the terms of each sentence of a passage."""
-        if number not in self._quotes:
-            sentences = split_sentences(strip_markup(_evidence(self._passages[number - 1])))
-            terms = (frozenset(analyze(each, self._language)) for each in sentences)
-            self._quotes[number] = [each for each in terms if len(each) >= MIN_QUOTE_TERMS]
-        return self._quotes[number]
-
-    def _misses_name(self, sentence: str, cited: Sequence[int]) -> bool:
-        evidence = "\n".join(_evidence(self._passages[number - 1]) for number in cited).lower()
-        return not all(
-            re.search(rf"(?<!\w){re.escape(name)}(?!\w)", evidence) for name in names(sentence)
-        )
-
-    def _coverage(self, sentence: str, cited: Sequence[int]) -> float:
+    def _coverage(self, sentence: str, evidence_terms: frozenset[str]) -> float:
         terms = self._terms_of(sentence)
         if not terms:
             return 1.0  # nothing but stop words states nothing
-        have = frozenset[str]().union(*(self._passage_terms(number) for number in cited))
         idf = self._idf(sorted(terms.values()))
         weights = {term: idf[word] for term, word in terms.items()}
-        total = sum(weights.values())
-        return sum(weight for term, weight in weights.items() if term in have) / total
+        covered = sum(weight for term, weight in weights.items() if term in evidence_terms)
+        return covered / sum(weights.values())
 
     def _terms_of(self, sentence: str) -> dict[str, str]:
         """Return the terms of a sentence, each with the word that its document frequency is looked up by."""
@@ -158,39 +168,22 @@ class SupportCheck:
         }
         return {term: words.get(term, term) for term in analyze(sentence, self._language)}
 
-    def _passage_terms(self, number: int) -> frozenset[str]:
-        if number not in self._terms:
-            text = _evidence(self._passages[number - 1])
-            terms = (*analyze(text, self._language), *identifier_parts(text))
-            self._terms[number] = frozenset(terms)
-        return self._terms[number]
-
-    def _similarity(self, sentence: str, cited: Sequence[int]) -> float | None:
-        if self._embedder is None:
+    def _similarity(self, sentence: str, passages: Sequence[_Passage]) -> float | None:
+        embedder = self._embedder
+        if embedder is None:
             return None
         try:
-            vector = self._embedder.embed_passages([sentence])[0]
-            return max(float((self._passage_vectors(each) @ vector).max()) for each in cited)
+            vector = embedder.embed_passages([sentence])[0]
+            return max(passage.similarity(vector, embedder) for passage in passages)
         except ModelError:
             self._embedder = None  # a server that failed once is not waited for again
             return None
-
-    def _passage_vectors(self, number: int) -> Matrix:
-        if number not in self._windows:
-            assert self._embedder is not None
-            windows = split_sentences(strip_markup(_evidence(self._passages[number - 1])))
-            self._windows[number] = self._embedder.embed_passages(windows[:MAX_WINDOWS] or [""])
-        return self._windows[number]
 
 
 def names(text: str) -> set[str]:
     """Return the numbers and identifiers of a text: words with a digit, an underscore, a capital or a dot inside."""
     words = (word.rstrip("./:@-") for word in _WORD.findall(text))
     return {word.lower() for word in words if _IN_NAME.search(word)}
-
-
-def _evidence(chunk: Chunk) -> str:
-    return "\n".join((chunk.title, *chunk.headings, chunk.text))
 
 
 def inverse_frequencies(

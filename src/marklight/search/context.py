@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
-from marklight import formatting
-from marklight.answer import CHARACTERS_PER_TOKEN, Answer, Hit, Hits, Level, best_first
+from marklight.answer import Hit, Hits, Level, best_first
 from marklight.errors import NotFound, UsageError
 from marklight.model import Chunk, Document, DocumentId, Heading
 from marklight.ports import Snapshot, Tools
@@ -18,14 +17,10 @@ from marklight.query import Query
 from marklight.report import Extract
 from marklight.settings import Within
 from marklight.text import digest
-from marklight.text.lines import DocumentLines, Lines, truncate_at_sentence
+from marklight.text.lines import DocumentLines, Lines
 
 if TYPE_CHECKING:
     from marklight.levels import OutlinedPage
-
-MAX_PLACES_NAMED = 3
-"""Places that a notice about omitted results names."""
-SHOWS_WHOLE = "shows a passage whole: "
 
 
 class OpenDocuments(dict[DocumentId, "OutlinedPage | None"]):
@@ -123,40 +118,6 @@ def expand(chunk: Chunk, level: str, documents: OpenDocuments, count: int = 1) -
     if level in ("passage", base_level(chunk)):
         text = chunk.text
     return Extract(chunk.document, chunk.title, chunk.headings, lines, text, chunk.id)
-
-
-def within_budget(answer: Answer) -> Answer:
-    """Return the best hits that fit the token budget, the last one cut at a sentence, with a notice."""
-    max_tokens = answer.query.max_tokens
-    if max_tokens is None:
-        return answer
-    available = max_tokens * CHARACTERS_PER_TOKEN
-    kept: list[Hit] = []
-    is_cut = False
-    for hit in answer.passages:
-        if len(hit.chunk.text) <= available:
-            kept.append(hit)
-            available -= len(hit.chunk.text)
-            continue
-        if available > 0:
-            text = truncate_at_sentence(hit.chunk.text, available)
-            kept.append(replace(hit, chunk=replace(hit.chunk, text=text, boilerplate=())))
-            is_cut = True
-        break
-    omitted = answer.passages[len(kept) :]
-    if not is_cut and not omitted:
-        return answer
-    results = "1 result" if len(omitted) == 1 else f"{len(omitted)} results"
-    change = f"{results} left out" if omitted else "the last result cut"
-    places = ", ".join(
-        formatting.place_text(hit.chunk.document, answer.several_collections, hit.chunk.lines)
-        for hit in (omitted or kept[-1:])[:MAX_PLACES_NAMED]
-    )
-    notice = f"{change} to stay within {max_tokens} tokens; `marklight get` {SHOWS_WHOLE}{places}"
-    notices = (*answer.notices, notice)
-    if answer.hits:
-        return replace(answer, hits=tuple(kept), notices=notices)
-    return replace(answer, nearest=tuple(kept), notices=notices)
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,7 +87,16 @@ def _quoted(value: str) -> str:
     return f'"{value}"' if " " in value else value
 
 
-def empty_filters(filters: Filters, snapshot: Snapshot) -> str:
+def no_match_reason(query: Query, snapshot: Snapshot, unit: str = "passage") -> str:
+    """Return why a query has no matches: the filters that nothing matches, with suggestions, or its words."""
+    if not query.filters:
+        return f"No {unit} matches the query"
+    described = describe_filters(query.filters)
+    empty = _empty_filters(query.filters, snapshot)
+    return empty or f"No {unit} matches the query with these filters: {described}"
+
+
+def _empty_filters(filters: Filters, snapshot: Snapshot) -> str:
     """Describe the filters that no passage matches, with similar values that exist; empty if some passage matches all."""
     if snapshot.metadata.matching_documents(filters, 1):
         return ""

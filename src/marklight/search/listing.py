@@ -18,7 +18,7 @@ from marklight.ports import BOILERPLATE, DocumentMatch, Tools
 from marklight.query import Mode, Query
 from marklight.search.confidence import Confidence
 from marklight.search.features import filters_cover_query
-from marklight.search.filters import describe_filters, empty_filters
+from marklight.search.filters import no_match_reason
 from marklight.search.pipeline import Pipeline
 from marklight.text import (
     MAX_QUERY_TERMS,
@@ -37,7 +37,7 @@ _WORD = re.compile(r"\w+")
 Matches = Mapping[DocumentId, DocumentMatch]
 
 
-def list_documents(
+def list_matching(
     pipeline: Pipeline, query: Query, tools: Tools, sort: Sort | None, page: int, limit: int | None
 ) -> Listing:
     """Return one page of the documents that match a query; without words, of those that match its filters."""
@@ -78,7 +78,7 @@ def list_documents(
         sort=sort,
         page=page,
         limit=limit,
-        abstained=None if ids else _empty_reason(query, tools),
+        abstained=None if ids else no_match_reason(query, tools.snapshot, "document"),
     )
 
 
@@ -177,9 +177,3 @@ def _listed(
         )
         for id in ids
     )
-
-
-def _empty_reason(query: Query, tools: Tools) -> str:
-    none = empty_filters(query.filters, tools.snapshot) if query.filters else ""
-    among = f" with these filters: {describe_filters(query.filters)}" if query.filters else ""
-    return none or f"No document matches the query{among}"

@@ -11,7 +11,7 @@ from typing import Any
 from marklight.errors import UsageError
 from marklight.ports import Tools
 from marklight.query import Filters, Mode, PathPattern, Query
-from marklight.text import has_cjk, has_words, query_terms
+from marklight.text import analyze, has_cjk, has_words, query_terms
 
 _QUOTED = r'(?:"[^"“”\n]{1,300}"|“[^"“”\n]{1,300}”)'
 _OPERATOR = re.compile(
@@ -210,20 +210,22 @@ class _Parsed:
 
 
 def _with_dates(query: Query, tools: Tools) -> Query:
-    """Return the query with the dates in it, if some documents have these dates and not most of them."""
+    """Add the reading of the dates in a query as a condition, if some documents have these dates and not most of them."""
     from marklight.text.dates import find_date_expressions
 
-    found = find_date_expressions(query.text, date.fromtimestamp(tools.now))
-    if not found:
+    expressions = find_date_expressions(query.text, date.fromtimestamp(tools.now))
+    if not expressions:
         return query
-    days = tuple((each.first.isoformat(), each.last.isoformat()) for each in found)
+    days = tuple((found.first.isoformat(), found.last.isoformat()) for found in expressions)
     passages = tools.snapshot.metadata.count_matching(Filters(dated=days))
     if not 0 < 2 * passages <= tools.snapshot.status.counts("").chunks:
         return query
     text = query.text
-    for each in reversed(found):
-        text = f"{text[: each.start]} {text[each.end :]}"
-    return replace(query, dates=days, undated_text=" ".join(text.split()))
+    for expression in reversed(expressions):
+        text = f"{text[: expression.start]} {text[expression.end :]}"
+    text = " ".join(text.split()) if analyze(text) else ""
+    dated = replace(query, text=text, filters=replace(query.filters, dated=days))
+    return replace(query, dated_reading=dated)
 
 
 def _combined(given: Filters, parsed: Filters) -> Filters:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import TypeVar
 
-from marklight.answer import Answer, Hit, Hits, Step, best_first
+from marklight.answer import Hit, Hits, Ranking, Step, best_first
 from marklight.ports import Fuse, Refine, Retrieve, Rewrite, Tools
 from marklight.query import Mode, Query
 from marklight.search.boosts import Community, CurrentCollection, Recency
@@ -20,6 +20,7 @@ from marklight.search.duplicates import (
     SemanticDuplicates,
 )
 from marklight.search.exact_match import ExactName, ExactTitle
+from marklight.search.filters import describe_filters, no_match_reason, passing_documents
 from marklight.search.fuse import Calibrate, Learned, Reciprocal, ScoreAware, WeightedSum
 from marklight.search.operators import Operators
 from marklight.search.per_document import PerDocument, Prose
@@ -28,7 +29,6 @@ from marklight.search.relations import Linked
 from marklight.search.rerank import Rerank
 from marklight.search.retrieve import Code, Expand, Keyword, Semantic
 from marklight.search.spelling import Spelling
-from marklight.text import analyze
 
 REWRITE: tuple[type[Rewrite], ...] = (Operators, Spelling, Expand)
 RETRIEVE: tuple[type[Retrieve], ...] = (Semantic, Keyword, Code)
@@ -94,7 +94,7 @@ class Pipeline:
     min_candidates: int = 50
     """Minimum number of candidates that each retriever fetches."""
 
-    def __call__(self, query: Query, tools: Tools, depth: int = 1) -> Answer:
+    def __call__(self, query: Query, tools: Tools, depth: int = 1) -> Ranking:
         """Search; `depth` multiplies the number of candidates."""
         steps: list[Step] = []
         count = depth * self.candidate_count(query)
@@ -102,22 +102,22 @@ class Pipeline:
             if query.text:
                 query = timed(steps, name, rewrite, query, tools=tools)
         hits = self._fused(steps, query, count, tools)
-        if query.dates:
-            hits = best_readings(hits, self._of_dates(query, count, tools))
+        if query.dated_reading:
+            hits = best_readings(hits, self._dated(query.dated_reading, count, tools))
         last = hits
         for name, refine in self.refine.items():
             if not query.text and name not in WITHOUT_TEXT:
                 continue
             last, hits = hits or last, timed(steps, name, refine, query, hits, tools=tools)
         reason, below = (None, False) if hits else empty_reason(query, steps, last, tools)
-        return Answer(
+        return Ranking(
             query=query,
             hits=hits[: query.limit],
-            abstained=reason,
             nearest=self._nearest(steps, query, last, tools),
+            abstained=reason,
             below_threshold=below,
             stats=stats(steps),
-            steps=tuple(steps),
+            steps=steps,
         )
 
     def candidate_count(self, query: Query) -> int:
@@ -130,8 +130,6 @@ class Pipeline:
     def _fused(self, steps: list[Step], query: Query, count: int, tools: Tools) -> Hits:
         """Return the candidates of all retrievers, fused; without text, the documents that pass the filters."""
         if not query.text:
-            from marklight.search.filters import passing_documents
-
             return timed(steps, "fuse", passing_documents, query, count, tools=tools)
         lists = {
             name: timed(steps, name, self.retrieve[name], query, count, tools=tools)
@@ -143,15 +141,12 @@ class Pipeline:
             hits = timed(steps, "probability", with_probabilities, hits, lists, query, tools=tools)
         return hits
 
-    def _of_dates(self, query: Query, count: int, tools: Tools) -> Hits:
-        """Return the candidates if the dates in the query are a condition on documents, and not words."""
-        filters = replace(query.filters, dated=query.dates)
-        text = query.undated_text if analyze(query.undated_text) else ""
-        dated = replace(query, text=text, filters=filters, dates=())
+    def _dated(self, query: Query, count: int, tools: Tools) -> Hits:
+        """Return the candidates of the reading of a query in which its dates are a condition on documents."""
         for name, rewrite in self.rewrite.items():
-            if name != "operators" and text:
-                dated = rewrite(dated, tools)
-        return self._fused([], dated, count, tools)
+            if name != "operators" and query.text:
+                query = rewrite(query, tools)
+        return self._fused([], query, count, tools)
 
     def _nearest(self, steps: list[Step], query: Query, last: Hits, tools: Tools) -> Hits:
         """Return the closest passages where `confidence` dropped all of them, after the stages that follow it."""
@@ -205,14 +200,8 @@ def empty_reason(query: Query, steps: list[Step], last: Hits, tools: Tools) -> t
 
     `last` are the hits before the stage that dropped all of them.
     """
-    from marklight.search.filters import describe_filters, empty_filters
-
-    among = ""
-    if query.filters:
-        among = f" with these filters: {describe_filters(query.filters)}"
     if not last:
-        none = empty_filters(query.filters, tools.snapshot) if query.filters else ""
-        return none or f"No passage matches the query{among}", False
+        return no_match_reason(query, tools.snapshot), False
     if any(step.stage == "existing_files" and step.count == 0 for step in steps):
         return GONE, False
     if (threshold := query.min_confidence) is not None:
@@ -222,4 +211,5 @@ def empty_reason(query: Query, steps: list[Step], last: Hits, tools: Tools) -> t
             False,
         )
     probability = max(answer_probability(hit) for hit in last)
-    return f"No confident match (best {probability:.2f}){among}", True
+    filters = f" with these filters: {describe_filters(query.filters)}" if query.filters else ""
+    return f"No confident match (best {probability:.2f}){filters}", True

@@ -6,9 +6,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from marklight.answer import CHARACTERS_PER_TOKEN
+from marklight.answer import CHARACTERS_PER_TOKEN, SHOWS_WHOLE
 from marklight.formatting import quoted
-from marklight.search.context import SHOWS_WHOLE
 from marklight.text.lines import truncate_at_sentence
 
 MIN_PASSAGE_BYTES = 60
