@@ -154,7 +154,7 @@ def keyword(server: PostgresServer, place: Path, documents: list[Entry]) -> dict
     server.sql("VACUUM ANALYZE")
     figures["bytes per passage"] = {
         "postgres": postgres.sizes()["lexical"] / count,
-        "embedded": sum(file.stat().st_size for file in (place / "embedded" / "words").iterdir())
+        "embedded": sum(file.stat().st_size for file in (place / "embedded").glob("lexical/*/*"))
         / count,
     }
     plain_seconds, plain_bytes = load_plain_table(server, documents)

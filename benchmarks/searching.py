@@ -164,7 +164,7 @@ def legs(index: Path, queries: Sequence[str]) -> dict[str, Any]:
     matrix = real_vectors(index)
     flat = faiss.IndexFlatIP(matrix.shape[1])
     flat.add(matrix)
-    opened = tantivy.Index.open(str(index / "words"))
+    opened = tantivy.Index.open(str(next((index / "lexical").iterdir())))
     engine = EmbeddedEngine(index)
 
     def numpy_top(vector: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Rankings do not depend on deleted documents: tombstones and compaction of the lexical index."""
+"""Rankings do not depend on deleted documents: tombstones and rebuilds of the lexical index."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from marklight import engines
 from marklight.batch import Batch
-from marklight.engines.embedded import lexical_index, lexical_repair
+from marklight.engines.embedded import lexical_writer
 from marklight.ports import Engine, ScoredChunk, Snapshot
 from marklight.query import Filters
 from tests.contracts.builders import entry, id_of
@@ -48,6 +48,12 @@ def ranking(engine: Engine) -> list[list[ScoredChunk]]:
         return [search(snapshot, word) for word in ("appl", "pear", "plum")]
 
 
+def deleted_before_build(folder: Path) -> int:
+    """Return how many passages had been deleted when the lexical index was built."""
+    (stamp,) = folder.glob("lexical/*/marklight.json")
+    return int(json.loads(stamp.read_bytes())["deleted"])
+
+
 def search(snapshot: Snapshot, word: str) -> list[ScoredChunk]:
     return snapshot.lexical.search([word], {"body": 1.0}, Filters(), 999)
 
@@ -69,22 +75,21 @@ def test_many_deleted_passages_do_not_change_the_ranking(
     engine = engines.open(folder)
     fill(engine, deleted=201)
     assert ranking(engine) == oracle
-    meta = json.loads((folder / "words" / "meta.json").read_bytes())
+    (meta,) = (json.loads(path.read_bytes()) for path in folder.glob("lexical/*/meta.json"))
     assert sum(segment["max_doc"] for segment in meta["segments"]) == 4
     assert engine.check() == []
     engine.close()
 
 
-def test_a_large_index_is_compacted_at_a_share_of_deleted_passages(folder: Path) -> None:
+def test_a_large_index_is_rebuilt_at_a_share_of_deleted_passages(folder: Path) -> None:
     engine = engines.open(folder)
     with engine.writing(1):
         engine.commit(Batch(entries=tuple(entry(f"{at}.md", *["fig"] * 50) for at in range(20))))
-    stamp = lexical_index.LexicalIndex(folder).stamp
     fill(engine, deleted=250)  # of 1,004 a quarter are 251
-    assert stamp().died == 0
+    assert deleted_before_build(folder) == 0
     with engine.writing(1):
         engine.commit(Batch(removed=(id_of("a.md"),)))
-    assert stamp().died == 252
+    assert deleted_before_build(folder) == 252
     engine.close()
 
 
@@ -105,7 +110,7 @@ def test_an_older_snapshot_still_finds_deleted_passages(
         writing.commit(temporary(300))
     with reading.snapshot() as before:
         fill(writing, deleted=10)
-        assert lexical_index.LexicalIndex(folder).stamp().died == 310
+        assert deleted_before_build(folder) == 310
         assert len(search(before, "appl")) == 300
         with reading.snapshot() as after:
             assert [search(after, word) for word in ("appl", "pear", "plum")] == oracle
@@ -128,7 +133,7 @@ def test_an_older_snapshot_has_its_own_terms_only(folder: Path) -> None:
     writing.close()
 
 
-def test_a_term_of_deleted_passages_does_not_exist_after_a_compaction(folder: Path) -> None:
+def test_a_term_of_deleted_passages_does_not_exist_after_a_rebuild(folder: Path) -> None:
     engine = engines.open(folder)
     fill(engine, deleted=3)
     with engine.snapshot() as before:
@@ -140,7 +145,7 @@ def test_a_term_of_deleted_passages_does_not_exist_after_a_compaction(folder: Pa
     engine.close()
 
 
-def test_a_compaction_that_fails_is_repeated_later(
+def test_a_rebuild_that_fails_is_repeated_later(
     folder: Path, oracle: list[list[ScoredChunk]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = engines.open(folder)
@@ -150,7 +155,7 @@ def test_a_compaction_that_fails_is_repeated_later(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(lexical_repair, "stored_passages", no_space)
+        patch.setattr(lexical_writer, "stored_passages", no_space)
         fill(engine, deleted=300)
         assert [len(found) for found in ranking(engine)] == [3, 2, 2]
     with engine.writing(1):

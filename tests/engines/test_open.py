@@ -80,8 +80,11 @@ def test_a_folder_with_other_files_is_not_hidden_from_git(tmp_path: Path) -> Non
 
 def test_foreign_files_are_never_deleted(tmp_path: Path) -> None:
     make(tmp_path)
-    ours = [tmp_path / "vectors" / "0123456789ab-7-7.f32", tmp_path / "words-old-01234567" / "x"]
-    mine = [tmp_path / "vectors" / "notes.md", tmp_path / "words-and-phrases" / "notes.md"]
+    ours = [
+        tmp_path / "vectors" / "0123456789ab-7-7.f32",
+        tmp_path / "lexical" / "0123456789abcdef" / "x",
+    ]
+    mine = [tmp_path / "vectors" / "notes.md", tmp_path / "lexical" / "notes" / "notes.md"]
     for path in (*ours, *mine):
         path.parent.mkdir(exist_ok=True)
         path.write_text("x" * 100_000)
@@ -160,7 +163,7 @@ def test_sizes_are_reported_by_part(tmp_path: Path) -> None:
         engine.commit(Batch(entries=(one,)))
         engine.commit(embedding(one))
     sizes = engine.sizes()
-    assert set(sizes) == {"library", "words", "vectors"}
+    assert set(sizes) == {"library", "lexical", "vectors"}
     assert sizes["vectors"] == HEADER_BYTES + 16 * 4
     engine.close()
 

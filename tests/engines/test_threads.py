@@ -11,7 +11,7 @@ import pytest
 
 from marklight import engines
 from marklight.batch import Batch
-from marklight.engines.embedded import lexical_repair
+from marklight.engines.embedded import lexical_writer
 from marklight.engines.embedded.engine import EmbeddedEngine
 from marklight.engines.embedded.vector_files import VectorFile
 from marklight.errors import StoreError
@@ -87,7 +87,7 @@ def test_each_notice_is_returned_to_one_thread_only(tmp_path: Path) -> None:
 
 
 def damage_lexical_index(folder: Path) -> None:
-    for path in (folder / "words").iterdir():
+    for path in folder.glob("lexical/*/*"):
         path.write_bytes(b"nothing")
 
 
@@ -102,8 +102,8 @@ def test_one_thread_repairs_what_is_damaged(
 ) -> None:
     repairs: list[str] = []
     for owner, name in (
-        (lexical_repair, "_rebuild"),
-        (lexical_repair, "build_in_memory"),
+        (lexical_writer, "rebuild"),
+        (lexical_writer, "build_in_memory"),
         (VectorFile, "rebuild"),
     ):
         original = getattr(owner, name)

@@ -192,7 +192,7 @@ def test_a_damaged_database_is_reported_and_never_emptied(indexed: Path, damage:
     assert store.read_bytes() == damaged
 
 
-@pytest.mark.parametrize("part", ["words", "vectors"])
+@pytest.mark.parametrize("part", ["lexical", "vectors"])
 @pytest.mark.parametrize("damage", ["deleted", "truncated"])
 def test_a_damaged_derived_part_is_rebuilt(indexed: Path, part: str, damage: str) -> None:
     before = json.loads(program(indexed, "search", "lanterns number 3", "--json").stdout)

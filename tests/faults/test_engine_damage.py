@@ -90,23 +90,23 @@ def all_files(pattern: str, harm: Callable[[Path], None]) -> Callable[[Path], No
 
 
 def keep_database_only(folder: Path) -> None:
-    for part in ("words", "vectors"):
+    for part in ("lexical", "vectors"):
         shutil.rmtree(folder / part)
 
 
 DERIVED: dict[str, Callable[[Path], object]] = {
-    "no lexical index": lambda folder: shutil.rmtree(folder / "words"),
-    "no list of segments": all_files("words/meta.json", Path.unlink),
-    "an empty list of segments": all_files("words/meta.json", empty),
-    "half a list of segments": all_files("words/meta.json", halve),
-    "no stamp": all_files("words/marklight.json", Path.unlink),
-    "no segments": all_files("words/*.idx", Path.unlink),
-    "empty segments": all_files("words/*.idx", empty),
-    "half a segment": all_files("words/*.idx", halve),
-    "garbled terms": all_files("words/*.term", garble),
-    "garbled postings": all_files("words/*.idx", garble),
-    "half of the fast fields": all_files("words/*.fast", halve),
-    "garbled fast fields": all_files("words/*.fast", garble),
+    "no lexical index": lambda folder: shutil.rmtree(folder / "lexical"),
+    "no list of segments": all_files("lexical/*/meta.json", Path.unlink),
+    "an empty list of segments": all_files("lexical/*/meta.json", empty),
+    "half a list of segments": all_files("lexical/*/meta.json", halve),
+    "no stamp": all_files("lexical/*/marklight.json", Path.unlink),
+    "no segments": all_files("lexical/*/*.idx", Path.unlink),
+    "empty segments": all_files("lexical/*/*.idx", empty),
+    "half a segment": all_files("lexical/*/*.idx", halve),
+    "garbled terms": all_files("lexical/*/*.term", garble),
+    "garbled postings": all_files("lexical/*/*.idx", garble),
+    "half of the fast fields": all_files("lexical/*/*.fast", halve),
+    "garbled fast fields": all_files("lexical/*/*.fast", garble),
     "no vectors": lambda folder: shutil.rmtree(folder / "vectors"),
     "empty vectors": all_files("vectors/*", empty),
     "half of the vectors": all_files("vectors/*", halve),
@@ -140,18 +140,18 @@ def test_a_writer_repairs_a_damaged_derived_part(
 def test_parts_of_another_library_are_not_used(folder: Path) -> None:
     before = content(folder)
     other = make(folder.with_name("other"), steps=12)
-    for part in ("words", "vectors"):
+    for part in ("lexical", "vectors"):
         shutil.rmtree(folder / part)
         shutil.copytree(other / part, folder / part)
     assert content(folder) == before
 
 
-def test_an_older_copy_of_the_lexical_index_is_caught_up(folder: Path) -> None:
-    shutil.copytree(folder / "words", folder.with_name("old"))
+def test_an_older_copy_of_the_lexical_index_is_not_used(folder: Path) -> None:
+    shutil.copytree(folder / "lexical", folder.with_name("old"))
     make(folder)
     before = content(folder)
-    shutil.rmtree(folder / "words")
-    shutil.copytree(folder.with_name("old"), folder / "words")
+    shutil.rmtree(folder / "lexical")
+    shutil.copytree(folder.with_name("old"), folder / "lexical")
     assert content(folder) == before
 
 

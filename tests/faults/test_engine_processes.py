@@ -204,7 +204,7 @@ def test_tombstones_are_purged_after_the_grace_period(
             engine.commit(Batch(entries=(entry("a.md", *[f"version {number}"] * 5),)))
     import tantivy
 
-    index = tantivy.Index.open(str(folder / "words"))
+    index = tantivy.Index.open(str(next((folder / "lexical").iterdir())))
     assert index.searcher().num_docs <= 10  # the five that exist and the five deleted last
     assert engine.check() == []
 
@@ -220,7 +220,7 @@ def commit_and_exit(folder: Path) -> None:
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="Windows has other rights")
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 @pytest.mark.parametrize(
-    "harm", ["nothing", "words/meta.json", "vectors/*", "exit without closing"]
+    "harm", ["nothing", "lexical/*/meta.json", "vectors/*", "exit without closing"]
 )
 def test_a_read_only_folder_can_be_searched(harm: str) -> None:
     expected = expected_answers()

@@ -179,8 +179,8 @@ def test_a_lexical_index_of_an_earlier_version_is_rebuilt_with_one_notice(
     with library(folder, engine=engine) as lib:
         assert not lib.index().notices
         assert not lib.search("token").notices
-    stamp = tmp_path / "index" / "words" / "marklight.json"
-    stamp.write_text(json.dumps({**json.loads(stamp.read_text()), "recipe": "earlier"}))
+    (stamp,) = tmp_path.glob("index/lexical/*/marklight.json")
+    stamp.write_text(json.dumps({**json.loads(stamp.read_text()), "analyzer": "earlier"}))
     with library(folder, engine=engine) as lib:
         first, second = lib.search("token"), lib.search("token")
         assert paths(first) == paths(second) != []

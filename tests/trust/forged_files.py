@@ -136,7 +136,7 @@ def _page(head: bytes, cells: list[bytes]) -> bytes:
 
 
 def exchanged_words(store: Path, folder: Path) -> None:
-    """Build a lexical index with the right rows and checksums, in which two passages have each other's words."""
+    """Build a lexical index with the right rows, in which two passages have each other's words."""
     connection = sqlite3.connect(store, isolation_level=None)
     one, two = connection.execute("SELECT row, title, headings, text, code FROM chunks").fetchall()
     for this, other in ((one, two), (two, one)):

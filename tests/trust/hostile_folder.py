@@ -27,15 +27,16 @@ INSIDE = (
     ".gitignore",
     "history",
     "vectors",
-    "words",
-    "words/meta.json",
-    "words/.managed.json",
-    "words/marklight.json",
-    "words/marklight.new",
-    "words/.tantivy-writer.lock",
-    "words/.tantivy-meta.lock",
+    "lexical",
+    "lexical/*",
+    "lexical/*/meta.json",
+    "lexical/*/.managed.json",
+    "lexical/*/marklight.json",
+    "lexical/*/marklight.new",
+    "lexical/*/.tantivy-writer.lock",
+    "lexical/*/.tantivy-meta.lock",
 )
-"""Every place in the folder of an index that is ever written."""
+"""Every place in the folder of an index that is ever written; `*` is the build of the lexical index."""
 
 
 def make_index(folder: Path) -> Path:
@@ -60,10 +61,17 @@ def link_to(path: Path, victim: Path) -> None:
     path.symlink_to(victim)
 
 
-def list_for_deletion(words: Path, *victims: Path) -> None:
+def place_in(index: Path, place: str) -> Path:
+    """Return a place in the folder of an index, of which `*` is the build of the lexical index."""
+    build = next((index / "lexical").iterdir()).name if "*" in place else ""
+    return index / place.replace("*", build)
+
+
+def list_for_deletion(index: Path, *victims: Path) -> None:
     """Name files outside of the lexical index among those that tantivy may delete."""
-    relative = [os.path.relpath(victim, words) for victim in victims]
-    (words / ".managed.json").write_text(json.dumps([*map(str, victims), *relative]))
+    build = place_in(index, "lexical/*")
+    relative = [os.path.relpath(victim, build) for victim in victims]
+    (build / ".managed.json").write_text(json.dumps([*map(str, victims), *relative]))
 
 
 def recursive_view(store: Path) -> None:

@@ -156,7 +156,6 @@ def test_a_file_where_the_folder_of_vectors_should_be_is_replaced(docs: Path) ->
 
 def test_a_flipped_bit_in_the_lexical_index_is_found(docs: Path) -> None:
     """Each of these is found by a check, and what is found afterwards equals a sound index."""
-    words = index_of(docs) / "words"
     chance = random.Random(5)
     expected = None
     for number in range(60):
@@ -164,7 +163,7 @@ def test_a_flipped_bit_in_the_lexical_index_is_found(docs: Path) -> None:
             assert lib.engine.check() == []
             if expected is None:
                 expected = ranked(lib)
-        files = [each for each in sorted(words.iterdir()) if each.stat().st_size]
+        files = [each for each in sorted(index_of(docs).glob("lexical/*/*")) if each.stat().st_size]
         file = files[number % len(files)]
         data = bytearray(file.read_bytes())
         at = chance.randrange(len(data))

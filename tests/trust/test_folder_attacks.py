@@ -22,7 +22,7 @@ from tests.trust.forged_files import (
     pages_of,
     write_log,
 )
-from tests.trust.hostile_folder import marklight
+from tests.trust.hostile_folder import marklight, place_in
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="needs symbolic links and modes")
 FILES = {
@@ -103,17 +103,20 @@ def test_a_database_of_somebody_else_is_refused(own: Path, theirs: Path, same_in
 def test_doctor_compares_the_lexical_index_with_the_text(
     own: Path, theirs: Path, tmp_path: Path
 ) -> None:
-    exchanged_words(theirs / "library.db", tmp_path / "words")
-    shutil.copytree(tmp_path / "words", own / ".marklight" / "words", dirs_exist_ok=True)
+    exchanged_words(theirs / "library.db", tmp_path / "forged")
+    (build,) = (own / ".marklight" / "lexical").iterdir()
+    shutil.copytree(tmp_path / "forged", build, dirs_exist_ok=True)
     _, result = _doctor(own)
     assert "nothing to repair" not in result
     found = _search(own, "zebra", "--mode", "keyword", "--min-confidence", "0")
     assert [each["path"] for each in found] == ["zebra.md"]
 
 
-@pytest.mark.parametrize("name", ["refresh.json", "words/meta.json", "words/marklight.json"])
+@pytest.mark.parametrize(
+    "name", ["refresh.json", "lexical/*/meta.json", "lexical/*/marklight.json"]
+)
 def test_deeply_nested_json_in_an_index_does_not_crash(own: Path, name: str) -> None:
-    (own / ".marklight" / name).write_text("[" * 60_000)
+    place_in(own / ".marklight", name).write_text("[" * 60_000)
     assert [each["path"] for each in _search(own, "copper")] == ["copper.md"]
     assert _doctor(own)[0]
 

@@ -20,6 +20,7 @@ from tests.trust.hostile_folder import (
     link_to,
     list_for_deletion,
     make_index,
+    place_in,
     recursive_view,
     trigger,
 )
@@ -165,7 +166,7 @@ def test_a_symbolic_link_in_our_index_is_not_followed(
     own: Path, victim: Path, place: str, exists: bool
 ) -> None:
     target = victim if exists else victim.parent / "missing"
-    link_to(own / ".marklight" / place, target)
+    link_to(place_in(own / ".marklight", place), target)
     if place in ("library.db", "history"):
         with pytest.raises(StoreError, match="was not created by you"):
             use(own)
@@ -176,15 +177,15 @@ def test_a_symbolic_link_in_our_index_is_not_followed(
 
 
 def test_a_fifo_in_our_index_does_not_hang(own: Path) -> None:
-    for place in ("library.db-wal", "lock", "refresh.json", "words/marklight.json"):
-        path = own / ".marklight" / place
+    for place in ("library.db-wal", "lock", "refresh.json", "lexical/*/marklight.json"):
+        path = place_in(own / ".marklight", place)
         path.unlink(missing_ok=True)
         os.mkfifo(path)
         assert "lit at dusk" in use(own).hits[0].chunk.text, place
 
 
 def test_files_that_a_list_or_a_journal_names_are_not_deleted(own: Path, victim: Path) -> None:
-    list_for_deletion(own / ".marklight" / "words", victim)
+    list_for_deletion(own / ".marklight", victim)
     for number in range(3):
         write(own, {f"more{number}.md": f"# More {number}\n\nSomething else.\n"})
         use(own)

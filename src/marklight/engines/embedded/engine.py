@@ -58,15 +58,13 @@ class EmbeddedSnapshot(RelationalSnapshot):
 
     def __init__(self, parts: Parts, session: SqliteSession) -> None:
         generation, library, *state = session.all(
-            "SELECT generation, library, opstamp, lexical_commit, chunks, unused_vectors FROM state"
+            "SELECT generation, library, chunks, unused_vectors FROM state"
         )[0]
         super().__init__(session, parts.caches, library, generation)
         self.parts = parts
         self.opened_at = time.monotonic()
-        self.opstamp: int = state[0]
-        self.lexical_commit: str = state[1]
-        self.chunk_count: int = state[2]
-        self.unused_vectors: int = state[3]
+        self.chunk_count: int = state[0]
+        self.unused_vectors: int = state[1]
         if parts.lexical.is_open:
             self.lexical.open_early()
 
@@ -156,9 +154,9 @@ class EmbeddedEngine:
                 if outermost and self._parts.lexical.writer is not None:
                     from marklight.engines.embedded import lexical_writer
 
-                    lexical_writer.finish(self._parts.lexical)
+                    lexical_writer.finish(self._parts.lexical, self._writer_session())
             if outermost:
-                self._compact_lexical_index()
+                self._purge_lexical_index()
 
     def commit(self, batch: Batch) -> int:
         """Apply a batch: lexical index and vector files first, as no snapshot sees rows that the tables lack."""
@@ -203,14 +201,15 @@ class EmbeddedEngine:
 
             lexical_writer.add(self._parts.lexical, session, change.inserted)
 
-    def _compact_lexical_index(self) -> None:
+    def _purge_lexical_index(self) -> None:
+        """Rebuild the lexical index if too many of its passages were deleted."""
         session = self._writer_session()
-        if self._parts.lexical.needs_compaction(session):
-            from marklight.engines.embedded.lexical_repair import compact
+        if self._parts.lexical.has_many_deleted(session):
+            from marklight.engines.embedded.lexical_writer import rebuild
 
             # Everything is committed and searchable: the next writer tries again what fails now.
             with suppress(StoreError):
-                compact(self._parts.lexical, session)
+                rebuild(self._parts.lexical, session)
 
     def clean(self, keep: Iterable[str]) -> int:
         from marklight.engines.embedded import vector_writer
@@ -233,7 +232,7 @@ class EmbeddedEngine:
         sizes: dict[str, int] = {}
         for name, paths in (
             ("library", self.folder.glob("library.db*")),
-            ("words", self.folder.glob("words/*")),
+            ("lexical", self.folder.glob("lexical/*/*")),
             ("vectors", self.folder.glob("vectors/*")),
         ):
             for path in paths:

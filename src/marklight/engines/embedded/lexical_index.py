@@ -1,10 +1,10 @@
-"""Lexical index: an inverted index of tantivy, derived from the tables, and opened only if its files are safe and match them.
+"""Lexical index: an inverted index of tantivy, derived from the tables; a snapshot opens it only if it matches them.
 
-A commit adds its passages here before it commits the tables, and tombstones are purged here a while after. So the index
-contains every passage of a snapshot; what it contains beyond that has row numbers that the snapshot does not have.
+Every build of the index has a folder of its own, which the tables name. A commit adds its passages here before it commits the
+tables, and tombstones are purged here a while after. So the index contains every passage of a snapshot; what it contains beyond
+that has row numbers that the snapshot does not have. An index that does not match the tables is rebuilt from them.
 
-Deleted passages still count in the scores of the others, so the index is compacted when they have become many. A snapshot
-from before the compaction cannot use the index.
+Deleted passages still count in the scores of the others, so the index is also rebuilt when they have become many.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from __future__ import annotations
 import json
 import os
 import re
-import secrets
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -29,6 +28,7 @@ from marklight.private_files import is_plain_folder, read_private, write_private
 if TYPE_CHECKING:
     import tantivy
 
+FOLDER = "lexical"
 META = "meta.json"
 MANAGED = ".managed.json"
 """File in which tantivy lists the files that it may delete."""
@@ -39,10 +39,8 @@ MAX_JSON_BYTES = 64_000_000
 GRACE_SECONDS = 60.0
 """Seconds that tombstones stay in the index for snapshots that are older than the deletion."""
 MAX_DELETED_SHARE, MIN_DELETED = 0.25, 200
-"""The index is compacted when more passages were deleted than this share of the existing ones, and than so many:
-deleted passages still count in idf and average length, and a small index would be compacted by every other commit."""
-_STAMP_COMMITS = 256
-"""Commits that the stamp lists: so many may follow while a reader holds an older snapshot."""
+"""The index is rebuilt when more passages were deleted than this share of the existing ones, and than so many:
+deleted passages still count in idf and average length, and a small index would be rebuilt by every other commit."""
 
 
 class UnusableIndex(Exception):
@@ -53,27 +51,31 @@ class OutdatedAnalyzer(UnusableIndex):
     """Raised for an intact index whose terms another version of the analyzer produced."""
 
 
+class TableState(NamedTuple):
+    """The build and the commit of the index that belong to a state of the tables."""
+
+    folder: str
+    """Name of the folder of the build; empty before the first."""
+    commit: str
+    """Random id of the commit."""
+    opstamp: int
+    """Number that tantivy gave to the commit."""
+
+
+def table_state(session: SqliteSession) -> TableState:
+    """Return the build and the commit of the index that belong to the tables."""
+    return TableState(*session.all("SELECT lexical, lexical_commit, opstamp FROM state")[0])
+
+
 class Stamp(NamedTuple):
-    """Identity and history of the index, as `marklight.json` stores them; its keys are older than our terms."""
+    """The state of a build, as `marklight.json` in its folder stores it."""
 
-    library: str
-    recipe: str
+    analyzer: str
     """Fingerprint of the analyzer."""
-    died: int
-    """Number of passages that were deleted before the index was last compacted."""
-    whole: bool
-    """False from just before a compaction until it is complete."""
+    deleted: int
+    """Number of passages that were deleted before the build: those deleted since may be in the index."""
     commits: list[str]
-    """Ids of commits, the newest last; one is added just before the commit itself."""
-
-    def followed_by(self, commit: str) -> Stamp:
-        """Return the stamp of the index after one more commit."""
-        return self._replace(commits=[*self.commits, commit][-_STAMP_COMMITS:])
-
-    def at(self, commit: str) -> Stamp:
-        """Return the stamp of the index as of a commit; without any history where the commit is unknown."""
-        count = self.commits.index(commit) + 1 if commit in self.commits else 0
-        return self._replace(commits=self.commits[:count])
+    """Ids of the last two commits, the newest last; one is added just before the commit itself."""
 
 
 class OpenIndex(NamedTuple):
@@ -81,19 +83,18 @@ class OpenIndex(NamedTuple):
 
     searcher: tantivy.Searcher
     deleted: int
-    """Passages deleted before it was compacted: all that were deleted since may still be in it."""
-    ahead: bool = False
-    """True if the index contains a later commit than the snapshot."""
+    """Passages deleted before it was built: all that were deleted since may still be in it."""
 
 
 class LexicalIndex:
     """The folder of the index, with its open searcher and its writer."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder / "words"  # the folder is older than the term
+        self.folder = folder / FOLDER
         self._guard = RLock()
         self._index: tantivy.Index | None = None
-        self._seen, self._deleted, self._ahead = (-1, ""), 0, False
+        self._opened = TableState("", "", -1)
+        self._deleted = 0
         self.writer: tantivy.IndexWriter | None = None
         """Open from the first commit of a writer until the writer lock is released."""
         self.notices: deque[str] = deque()
@@ -104,79 +105,82 @@ class LexicalIndex:
         """Return true if this process has the index open, so that another snapshot of it is cheap."""
         return self._index is not None
 
-    def opstamp(self, library: str) -> int:
-        """Return the number of the commit on disk; raise UnusableIndex for no index of this library."""
-        self.stamp_of(library)
+    def stamp(self, state: TableState) -> Stamp:
+        """Return the stamp of a build; raise UnusableIndex if there is none."""
         try:
-            return int(json.loads(read_private(self.folder / META, MAX_JSON_BYTES))["opstamp"])
-        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            raise UnusableIndex(str(error)) from error
-
-    def stamp(self) -> Stamp:
-        """Return the identity and history of the index on disk."""
-        try:
-            return Stamp(**json.loads(read_private(self.folder / "marklight.json")))
+            data = read_private(self.folder / (state.folder or "-") / "marklight.json")
+            return Stamp(**json.loads(data))
         except (OSError, ValueError, TypeError, RecursionError) as error:
             raise UnusableIndex(str(error)) from error
 
-    def stamp_of(self, library: str) -> Stamp:
-        """Return the stamp; raise UnusableIndex where the index is of another library or analyzer."""
-        stamp = self.stamp()
-        if stamp.library != library:
-            raise UnusableIndex("it belongs to another library")
-        if stamp.recipe != analyzer_fingerprint():
+    def _usable_stamp(self, state: TableState) -> Stamp:
+        """Return the stamp of a build; raise UnusableIndex if another analyzer produced its terms."""
+        stamp = self.stamp(state)
+        if stamp.analyzer != analyzer_fingerprint():
             raise OutdatedAnalyzer("another version of the analyzer produced its terms")
         return stamp
 
-    def write_stamp(self, stamp: Stamp, folder: Path | None = None) -> None:
-        """Write the stamp atomically."""
+    def write_stamp(self, name: str, stamp: Stamp) -> None:
+        """Write the stamp of a build atomically."""
         data = json.dumps(stamp._asdict()).encode()
-        write_private((folder or self.folder) / "marklight.json", data)
+        write_private(self.folder / name / "marklight.json", data)
 
-    def open(
-        self, library: str, generation: int, expected: int, commit: str, deleted: int
-    ) -> OpenIndex:
-        """Open the index at least as new as a generation; raise UnusableIndex where it lacks passages of it."""
+    def opstamp(self, state: TableState) -> int:
+        """Return the number of the last commit on disk."""
+        try:
+            meta = read_private(self.folder / state.folder / META, MAX_JSON_BYTES)
+            return int(json.loads(meta)["opstamp"])
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            raise UnusableIndex(str(error)) from error
+
+    def require_match(self, state: TableState) -> Stamp:
+        """Return the stamp of the build; raise UnusableIndex unless its last commit is that of the tables."""
+        stamp = self._usable_stamp(state)
+        if stamp.commits[-1:] != [state.commit] or self.opstamp(state) != state.opstamp:
+            raise UnusableIndex("its last commit is not that of the database")
+        return stamp
+
+    def open(self, state: TableState, newest: Callable[[], TableState]) -> OpenIndex:
+        """Open the index for a snapshot; raise UnusableIndex where it may lack passages of it.
+
+        `newest` returns the state of the newest tables: the index may be one commit ahead of them, while a writer
+        commits or after a crash. It contains the passages of older snapshots too.
+        """
         with self._guard, tantivy_errors():
             import tantivy
 
-            if self._index is None or (generation, commit) != self._seen:
-                if self.opstamp(library) < expected:
+            if self._index is None or state != self._opened:
+                stamp = self._usable_stamp(state)
+                if stamp.commits[-1:] != [state.commit]:
+                    last = newest()
+                    if last.folder == state.folder and last.commit not in stamp.commits:
+                        raise UnusableIndex("it belongs to another history of the database")
+                if self.opstamp(state) < state.opstamp:
                     raise UnusableIndex("it is older than the database")
-                if commit not in self.stamp_of(library).commits:
-                    raise UnusableIndex("it belongs to another history of the database")
-                if self._index is None:
-                    check_safe(self.folder)
-                    self._index = tantivy.Index.open(str(self.folder))
+                if self._index is None or self._opened.folder != state.folder:
+                    folder = self.folder / state.folder
+                    check_safe(folder)
+                    self._index = tantivy.Index.open(str(folder))
                     self._index.config_reader("manual")
                 self._index.reload()
-                self._seen = generation, commit
-                # The stamp is written before a compaction, so it is read after the index was opened.
-                stamp = self.stamp()
-                if stamp.died > deleted:
-                    self.forget()
-                    raise UnusableIndex("it was compacted after the snapshot was taken")
-                self._deleted = stamp.died if stamp.whole else 0  # else it may be the old index
-                self._ahead = stamp.commits[-1:] != [commit]
-            return OpenIndex(self._index.searcher(), self._deleted, self._ahead)
+                self._opened, self._deleted = state, stamp.deleted
+            return OpenIndex(self._index.searcher(), self._deleted)
 
-    def needs_compaction(
+    def has_many_deleted(
         self, session: SqliteSession, share: float = MAX_DELETED_SHARE, least: int = MIN_DELETED
     ) -> bool:
-        """Return true if too many passages were deleted since the index was compacted, or that was interrupted."""
+        """Return true if more passages were deleted since the index was built than a share of the existing ones."""
         try:
-            stamp = self.stamp()
+            stamp = self.stamp(table_state(session))
         except UnusableIndex:  # then it will be rebuilt in any case
             return False
-        deleted = count_deleted(session) - stamp.died
-        return not stamp.whole or deleted > max(
-            least, share * session.value("SELECT chunks FROM state")
-        )
+        limit = max(least, share * session.value("SELECT chunks FROM state"))
+        return bool(count_deleted(session) - stamp.deleted > limit)
 
     def forget(self) -> None:
         """Drop the open index; the next reader opens the files again."""
         with self._guard:
-            self._index, self._seen = None, (-1, "")
+            self._index = None
 
     def abandon_writer(self) -> None:
         """Drop what was not committed; the next writer compares the index with the tables."""
@@ -203,7 +207,7 @@ def check_safe(folder: Path) -> None:
     tantivy deletes files by a list that is stored beside them, and follows symbolic links.
     """
     try:
-        safe = is_plain_folder(folder)
+        safe = is_plain_folder(folder) and is_plain_folder(folder.parent)
         with os.scandir(folder) as entries:
             safe = safe and all(entry.is_file(follow_symlinks=False) for entry in entries)
         if not safe:
@@ -224,7 +228,6 @@ def schema() -> tantivy.Schema:
 
     builder = tantivy.SchemaBuilder()
     builder.add_unsigned_field("row", indexed=True, fast=True)
-    builder.add_unsigned_field("checksum", fast=True)
     builder.add_unsigned_field("document", indexed=True)
     for field in FIELDS:
         builder.add_text_field(field, tokenizer_name="whitespace", index_option="freq")
@@ -234,11 +237,6 @@ def schema() -> tantivy.Schema:
 def rows_at(searcher: tantivy.Searcher, addresses: list[tantivy.DocAddress]) -> list[int]:
     """Return the row numbers of the passages at these addresses of the index."""
     return [int(row or 0) for row in searcher.fast_field_values("row", addresses)]
-
-
-def new_commit() -> str:
-    """Return the random id of a commit."""
-    return secrets.token_hex(8)
 
 
 def count_deleted(session: SqliteSession) -> int:

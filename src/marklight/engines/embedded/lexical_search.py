@@ -1,7 +1,7 @@
 """Keyword search in the tantivy index: BM25 queries, term coverage, and the index that fits a snapshot.
 
 The index may contain more passages than the snapshot: those of later commits, and deleted ones. Results are
-filtered by rows that the snapshot has. An index that does not fit is repaired, or replaced by one in memory.
+filtered by rows that the snapshot has. An index that does not fit is rebuilt, or replaced by one in memory.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ from tantivy import Occur, Query
 from marklight.engines.embedded import lexical_index
 from marklight.engines.embedded.lexical_index import (
     OpenIndex,
+    TableState,
     UnusableIndex,
     count_deleted,
     rows_at,
     schema,
+    table_state,
     tantivy_errors,
 )
 from marklight.engines.lexical import (
@@ -53,6 +55,7 @@ class EmbeddedLexical:
         self._snapshot = snapshot
         self._parts = snapshot.parts
         self._index: OpenIndex | None = None
+        self._state = table_state(snapshot.session)
         self._opening = Lock()
         self._deleted = count_deleted(snapshot.session)
         self._last = LastSearch((), 0, [])
@@ -177,7 +180,7 @@ class EmbeddedLexical:
                         f"{self._parts.lexical.folder} cannot be searched ({error})",
                         "Run `marklight doctor`",
                     ) from error
-                self._replace(index)
+                self._replace(index, error)
         raise AssertionError("unreachable")
 
     def open_early(self) -> None:
@@ -190,62 +193,50 @@ class EmbeddedLexical:
 
     def _open_once(self) -> OpenIndex:
         with self._opening:
-            self._index = self._index or self._open_or_repair()
+            self._index = self._index or self._open_or_rebuild()
             return self._index
 
-    def _replace(self, unfit: OpenIndex) -> None:
+    def _replace(self, unfit: OpenIndex, reason: UnusableIndex) -> None:
         with self._opening:
             if self._index is unfit:  # else another thread has done it
                 self._index = None
-                self._repair(rebuild=True)
+                self._rebuild(reason)
 
-    def _open_or_repair(self) -> OpenIndex:
+    def _open_or_rebuild(self) -> OpenIndex:
         # Passages that this snapshot still has may be deleted from the index by now.
         late = (
             time.monotonic() - self._snapshot.opened_at > lexical_index.GRACE_SECONDS / 2
-            and self._is_outdated()
+            and self._newest()[0] != self._snapshot.generation
         )
         if not late:
             try:
                 return self._on_disk()
             except UnusableIndex:
-                self._repair()
+                self._rebuild()
             try:
                 return self._on_disk()
             except UnusableIndex:
                 self._parts.lexical.forget()
-        from marklight.engines.embedded.lexical_repair import build_in_memory
+        from marklight.engines.embedded.lexical_writer import build_in_memory
 
         return OpenIndex(build_in_memory(self._snapshot.session).searcher(), self._deleted)
 
     def _on_disk(self) -> OpenIndex:
-        opened = self._open()
-        return self._open() if opened.ahead and self._catch_up() else opened
+        return self._parts.lexical.open(self._state, lambda: self._newest()[1])
 
-    def _open(self) -> OpenIndex:
-        snapshot = self._snapshot
-        return self._parts.lexical.open(
-            snapshot.library,
-            snapshot.generation,
-            snapshot.opstamp,
-            snapshot.lexical_commit,
-            self._deleted,
-        )
-
-    def _is_outdated(self) -> bool:
+    def _newest(self) -> tuple[int, TableState]:
+        """Return the newest generation and the build and commit of the index that belong to it."""
         with self._parts.store.snapshot() as session:
-            newest = session.value("SELECT generation FROM state")
-            return bool(newest != self._snapshot.generation)
+            return int(session.value("SELECT generation FROM state")), table_state(session)
 
-    def _catch_up(self) -> bool:
-        from marklight.engines.embedded.lexical_repair import catch_up_after_crash
+    def _rebuild(self, reason: UnusableIndex | None = None) -> None:
+        """Rebuild the index if it does not match the tables; a build of the same generation serves this snapshot too."""
+        from marklight.engines.embedded.lexical_writer import rebuild_if_unlocked
 
-        return catch_up_after_crash(self._parts)
-
-    def _repair(self, rebuild: bool = False) -> None:
-        from marklight.engines.embedded.lexical_repair import repair_if_unlocked
-
-        repair_if_unlocked(self._parts, rebuild)
+        rebuild_if_unlocked(self._parts, reason)
+        generation, state = self._newest()
+        if generation == self._snapshot.generation:
+            self._state = state
 
 
 def bm25_query(

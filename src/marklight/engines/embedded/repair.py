@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from marklight.batch import Batch
-from marklight.engines.embedded import lexical_repair, lexical_writer, vector_writer
+from marklight.engines.embedded import lexical_writer, vector_writer
 from marklight.engines.embedded.checksums import damaged_documents, damaged_vectors
+from marklight.engines.embedded.lexical_index import UnusableIndex, table_state
 from marklight.engines.embedded.session import SqliteSession
 from marklight.engines.embedded.sqlite_errors import damaged
 from marklight.engines.embedded.vector_files import (
@@ -49,7 +50,7 @@ def check(parts: Parts, session: SqliteSession) -> list[str]:
     for (model,) in session.all("SELECT name FROM models WHERE file_rows > 0"):
         findings += _repair_vector_files(parts, session, library, model)
     leftovers = vector_writer.sweep(session, parts.folder, library)
-    leftovers += lexical_repair.sweep(parts.lexical.folder)
+    leftovers += lexical_writer.sweep(parts.lexical, session)
     if leftovers:
         findings.append(f"Deleted leftover files or folders of the index: {leftovers}")
     return findings
@@ -89,14 +90,20 @@ def _remove_damaged_vectors(session: SqliteSession) -> Iterator[str]:
 
 
 def _repair_lexical_index(parts: Parts, session: SqliteSession) -> list[str]:
-    lexical_writer.finish(parts.lexical)
-    if not session.value("SELECT chunks FROM state") and not parts.lexical.folder.exists():
+    lexical_writer.finish(parts.lexical, session)
+    state = table_state(session)
+    if not state.folder and not session.value("SELECT chunks FROM state"):
         return []
-    finding = lexical_repair.catch_up(parts.lexical, session, compare=True, verify=True)
-    if finding or parts.lexical.needs_compaction(session, share=0, least=0):
+    try:
+        parts.lexical.require_match(state)
+        lexical_writer.verify_files(parts.lexical.folder / state.folder)
+    except UnusableIndex as reason:
+        lexical_writer.rebuild(parts.lexical, session, reason)
+        return [f"The lexical index was rebuilt from the database ({reason})"]
+    if parts.lexical.has_many_deleted(session, share=0, least=0):
         # Not reported: scores only differ a little from those of an index that was built at once.
-        lexical_repair.compact(parts.lexical, session)
-    return [finding] if finding else []
+        lexical_writer.rebuild(parts.lexical, session)
+    return []
 
 
 def _repair_vector_files(

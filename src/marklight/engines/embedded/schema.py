@@ -6,7 +6,7 @@ database with other statements is not opened. So neither the names nor those com
 
 from __future__ import annotations
 
-VERSION = 6
+VERSION = 1
 """Format of the database; a newer one is not opened."""
 APPLICATION = 0x4D4B4C54
 """`MKLT`: identifies the file among SQLite databases."""
@@ -20,8 +20,9 @@ CREATE TABLE state (
     chunks INTEGER NOT NULL DEFAULT 0,
     boilerplate_chunks INTEGER NOT NULL DEFAULT 0, -- passages of nothing but boilerplate, without a digest
     unused_vectors INTEGER NOT NULL DEFAULT 0, -- vectors that no passage uses
-    opstamp INTEGER NOT NULL DEFAULT -1,   -- of the lexical index that holds all passages of this generation
+    lexical TEXT NOT NULL DEFAULT '',      -- the folder of the lexical index
     lexical_commit TEXT NOT NULL DEFAULT '', -- a random id: the commit of the lexical index that belongs to this one
+    opstamp INTEGER NOT NULL DEFAULT -1,   -- the number of that commit
     links_changed INTEGER NOT NULL DEFAULT 0, -- the generation in which links or names last changed
     edges_updated INTEGER NOT NULL DEFAULT 0, -- the value of links_changed that the edge table belongs to
     vocabulary TEXT NOT NULL DEFAULT ''    -- the fingerprint of the function that counted the terms
@@ -68,7 +69,7 @@ CREATE TABLE chunks (
     code TEXT NOT NULL, text TEXT NOT NULL,
     boilerplate TEXT NOT NULL,           -- parts of the text that many documents share
     levels TEXT NOT NULL,                -- context levels of the passage
-    checksum INTEGER NOT NULL            -- of this row, the lexical index holds it too
+    checksum INTEGER NOT NULL            -- of this row
 );
 -- Covering indexes for vector search, filtered or not, so that it never reads the long rows.
 CREATE INDEX chunks_of ON chunks (document, ordinal, digest, id);
