@@ -45,7 +45,7 @@ def locate(given: Path | None) -> Place:
         ) from None
     except RuntimeError as error:
         raise UsageError(f"{given}: {error}", "Write the path of the folder in full") from None
-    if not _exists(start):
+    if not _stat(start):
         hint = did_you_mean(start)
         raise UsageError(
             f"No such folder: {start}", hint or "Give the folder that contains the documents"
@@ -74,19 +74,15 @@ def similar_entries(path: Path) -> list[str]:
     """Return the paths most similar to one that does not exist: the first part of it that is wrong is corrected."""
     from difflib import get_close_matches  # only needed for an error
 
-    parents = [path, *path.parents]
-    missing = [each for each in parents if not _exists(each)]
-    if not missing:
-        return []
-    wrong = missing[-1]
-    rest = path.relative_to(wrong)
+    missing = [part for part in (path, *path.parents) if not _stat(part)]
     try:
+        wrong = missing[-1]
         names = {name.casefold(): name for name in os.listdir(wrong.parent)}
-    except OSError:
+    except (OSError, IndexError):
         return []
     similar = get_close_matches(wrong.name.casefold(), names, MAX_NAMED, MIN_SIMILARITY)
-    corrected = [wrong.with_name(names[name]) / rest for name in similar]
-    return [str(each) for each in corrected if _exists(each)]
+    corrected = (wrong.with_name(names[name]) / path.relative_to(wrong) for name in similar)
+    return [str(candidate) for candidate in corrected if _stat(candidate)]
 
 
 def is_home(folder: Path) -> bool:
@@ -97,16 +93,10 @@ def is_home(folder: Path) -> bool:
 
 def is_library(folder: Path) -> bool:
     """Return true for a folder with a settings file or an index that this user made, complete or not."""
-    return _is_own_file(folder / PROJECT_FILE) or ownership.is_recorded(folder)
-
-
-def _is_own_file(path: Path) -> bool:
-    status = _stat(path)
-    return status is not None and stat.S_ISREG(status.st_mode) and is_own(status)
-
-
-def _exists(path: Path) -> bool:
-    return _stat(path) is not None
+    status = _stat(folder / PROJECT_FILE)
+    return ownership.is_recorded(folder) or (
+        status is not None and stat.S_ISREG(status.st_mode) and is_own(status)
+    )
 
 
 def _stat(path: Path) -> os.stat_result | None:
@@ -162,28 +152,25 @@ def nested_test() -> Callable[[str], bool]:
     return is_nested
 
 
-def libraries_below(folder: Path) -> list[str]:
-    """Return the folders below a folder that are libraries of this user."""
-    return sorted(str(other) for other in _recorded_libraries() if folder in other.parents)
-
-
-def _recorded_libraries() -> list[Path]:
+def nested_libraries(folder: Path) -> tuple[list[Path], list[Path]]:
+    """Return the libraries of this user above and below a folder."""
     records = (record for _, record in ownership.library_records() if not record.is_orphaned)
-    return [Path(record.path) for record in records]
+    others = [Path(record.path) for record in records]
+    above = [other for other in others if other in folder.parents]
+    return sorted(above), sorted(other for other in others if folder in other.parents)
 
 
-def nested_libraries(folder: Path) -> list[str]:
+def nested_notices(folder: Path) -> list[str]:
     """Return notices about the libraries of this user that are above and below a folder."""
-    above = [str(other) for other in _recorded_libraries() if other in folder.parents]
-    below = libraries_below(folder)
+    above, below = nested_libraries(folder)
     notices = []
     if above:
         notices.append(
-            f"{folder} is inside the library {max(above, key=len)}, which leaves it out from now on"
+            f"{folder} is inside the library {above[-1]}, which leaves it out from now on"
         )
     if below:
         more = f" and {len(below) - MAX_NAMED} more" if len(below) > MAX_NAMED else ""
-        names = ", ".join(below[:MAX_NAMED])
+        names = ", ".join(map(str, below[:MAX_NAMED]))
         notices.append(
             f"{folder} contains other libraries, which keep their own index and are left out: {names}{more}."
             " To search them here too, list them under [collections] in marklight.toml"

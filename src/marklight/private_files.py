@@ -11,7 +11,7 @@ import os
 import secrets
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -44,20 +44,20 @@ def make_private_folder(folder: Path) -> None:
 
 def is_plain_folder(folder: Path) -> bool:
     """Return true for a folder of this user that is no symbolic link."""
-    try:
-        status = os.lstat(folder)
-    except OSError:
-        return False
-    return stat.S_ISDIR(status.st_mode) and is_own(status)
+    return _is_plain(folder, stat.S_ISDIR)
 
 
 def is_plain_file(path: Path) -> bool:
     """Return true for a regular file of this user that is no symbolic link."""
+    return _is_plain(path, stat.S_ISREG)
+
+
+def _is_plain(path: Path, is_kind: Callable[[int], bool]) -> bool:
     try:
         status = os.lstat(path)
     except OSError:
         return False
-    return stat.S_ISREG(status.st_mode) and is_own(status)
+    return is_kind(status.st_mode) and is_own(status)
 
 
 def remove(path: Path) -> None:
@@ -124,26 +124,19 @@ def write_private(path: Path, data: bytes, *, durable: bool = False, replace: bo
             source, target = (
                 (draft.name, path.name) if folder is not None else (str(draft), str(path))
             )
-            if replace:
-                os.replace(source, target, src_dir_fd=folder, dst_dir_fd=folder)
-            else:
-                _link(source, target, folder)
+            if not replace:
+                try:
+                    os.link(source, target, src_dir_fd=folder, dst_dir_fd=folder)
+                    return
+                except FileExistsError:
+                    raise
+                except OSError:  # a file system without hard links
+                    if os.path.lexists(path):
+                        raise FileExistsError(errno.EEXIST, "exists", str(path)) from None
+            os.replace(source, target, src_dir_fd=folder, dst_dir_fd=folder)
     finally:
         with suppress(OSError):
             draft.unlink()
-
-
-def _link(draft: str, name: str, folder: int | None) -> None:
-    """Give a draft its name unless the name exists."""
-    try:
-        os.link(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
-    except FileExistsError:
-        raise
-    except OSError:  # a file system without hard links: two processes at once may both succeed
-        with suppress(FileNotFoundError):
-            os.stat(name, dir_fd=folder, follow_symlinks=False)
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name) from None
-        os.replace(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
 
 
 @contextmanager
@@ -160,7 +153,7 @@ def _open_folder(folder: Path) -> Iterator[int | None]:
 
 
 def data_folder() -> Path:
-    """Return the folder for the data of this user on this machine: ownership records, trust, indexes kept elsewhere."""
+    """Return the data directory of this user on this machine: indexes, their records, trust."""
     return _user_folder("data", ".local/share")
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import stat
-from contextlib import suppress
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -55,14 +54,10 @@ class Record(NamedTuple):
 def read_folder_file(folder: Path) -> FolderFile | None:
     """Read `marklight.toml`, else `pyproject.toml`; return None if there is neither."""
     folder = Path(os.path.realpath(folder))
-    own, shared = folder / PROJECT_FILE, folder / SHARED_FILE
-    if os.path.lexists(own):
-        return _read(folder, own)
-    if not os.path.lexists(shared):
-        return None
-    found = _read(folder, shared, *SHARED_TABLE)
-    # A `pyproject.toml` without our table is no reason for a notice.
-    return None if found.layer is None and not _mentions_us(shared) else found
+    path, shared = folder / PROJECT_FILE, folder / SHARED_FILE
+    if os.path.lexists(path):
+        return _read(folder, path)
+    return _read(folder, shared, *SHARED_TABLE) if os.path.lexists(shared) else None
 
 
 def is_trusted(file: FolderFile) -> bool:
@@ -73,8 +68,8 @@ def is_trusted(file: FolderFile) -> bool:
 
 def record_of(folder: Path) -> Record | None:
     """Return the record of a folder, even if its file has changed since."""
-    found = _read_record(record_path(folder))
-    return found if found and found.folder == os.path.realpath(folder) else None
+    record = _read_record(record_path(folder))
+    return record if record and record.folder == os.path.realpath(folder) else None
 
 
 def record_path(folder: Path) -> Path:
@@ -84,8 +79,7 @@ def record_path(folder: Path) -> Path:
 
 def records() -> list[Record]:
     """Return all trusted folders, sorted by path."""
-    found = map(_read_record, _records_folder().glob("*.json"))
-    return sorted(record for record in found if record)
+    return sorted(filter(None, map(_read_record, _records_folder().glob("*.json"))))
 
 
 def trust(file: FolderFile) -> Record:
@@ -119,51 +113,39 @@ def _read_record(path: Path) -> Record | None:
     return record if all(isinstance(value, str) for value in record) else None
 
 
-def _read(folder: Path, path: Path, *table: str) -> FolderFile:
-    real = Path(os.path.realpath(path))
+def _read(folder: Path, path: Path, *table: str) -> FolderFile | None:
+    """Read a settings file; return None for one that is to be ignored and does not have our table anyway."""
+    real, data, problem = Path(os.path.realpath(path)), b"", ""
     try:
-        # Before it is opened: opening a device or a FIFO may block or have side effects.
-        problem = _problem(os.stat(path)) or _outside(real, folder) or _foreign(os.lstat(path))
-        if problem:
-            return FolderFile(folder, path, None, problem=problem)
-        with open(open_private(real), "rb") as file:
-            problem = _problem(os.fstat(file.fileno()))
-            data = file.read(LIMIT_BYTES)
+        status = os.stat(path)
+        problem = _problem(status, os.lstat(path))
+        if not problem and not real.is_relative_to(folder):
+            problem = "is a symbolic link that leads out of the folder"
+        if stat.S_ISREG(status.st_mode):  # opening a device or a FIFO may have side effects
+            with open(open_private(real), "rb") as file:
+                problem = problem or _problem(os.fstat(file.fileno()))
+                data = file.read(LIMIT_BYTES)
     except FileNotFoundError:
-        return FolderFile(folder, path, None, problem="is a broken symbolic link")
+        problem = "is a broken symbolic link"
     except OSError as error:
-        raise SettingsError(f"Cannot read {path}: {error.strerror}") from error
+        if not problem:
+            raise SettingsError(f"Cannot read {path}: {error.strerror}") from error
+    if problem and table and b"marklight" not in data:
+        return None
     if problem:
         return FolderFile(folder, path, None, problem=problem)
     return FolderFile(folder, path, layer_of(data, path, *table), sha256(data).hexdigest())
 
 
-def _problem(status: os.stat_result) -> str:
+def _problem(status: os.stat_result, link: os.stat_result | None = None) -> str:
     """Return why a settings file with this status is ignored; empty if it is not."""
     if not stat.S_ISREG(status.st_mode):
         return "is not a regular file"
-    if foreign := _foreign(status):
-        return foreign
+    if not is_own(status) or (link and not is_own(link)):
+        return "belongs to another user"
     # Systems without owners report every file that is not read-only as writable by everybody.
     if hasattr(os, "geteuid") and status.st_mode & stat.S_IWOTH:
         return "can be written by every user of this machine; run `chmod o-w` on it"
     if status.st_size > LIMIT_BYTES:
         return f"is larger than {LIMIT_BYTES // 1_000_000} MB"
     return ""
-
-
-def _foreign(status: os.stat_result) -> str:
-    return "" if is_own(status) else "belongs to another user"
-
-
-def _outside(real: Path, folder: Path) -> str:
-    return "" if real.is_relative_to(folder) else "is a symbolic link that leads out of the folder"
-
-
-def _mentions_us(path: Path) -> bool:
-    with suppress(OSError):
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            return True
-        with open(open_private(Path(os.path.realpath(path))), "rb") as file:
-            return b"marklight" in file.read(LIMIT_BYTES)
-    return False

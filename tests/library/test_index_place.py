@@ -206,3 +206,29 @@ def test_a_data_directory_that_cannot_be_used_is_an_error(
         lib.index()
     assert "MARKLIGHT_DATA_DIR" in str(error.value)
     assert not (tmp_path / "elsewhere").exists() or not os.listdir(tmp_path / "elsewhere")
+
+
+@pytest.mark.parametrize("part", ["library.db", "words", "vectors"])
+def test_a_part_of_another_backup_is_not_used(docs: Path, tmp_path: Path, part: str) -> None:
+    """The same index at one point, then two ways to go on: by a backup that was put back in place."""
+    index = index_of(docs)
+    backup = Path(shutil.copytree(index, tmp_path / "backup"))
+    write(docs, {"giraffe.md": "# Giraffe\n\nAll about the giraffe.\n"})
+    with library(docs) as lib:
+        lib.index()
+    other_way = Path(shutil.copytree(index, tmp_path / "other-way"))
+    (docs / "giraffe.md").unlink()
+    shutil.copytree(backup, index, dirs_exist_ok=True)
+    write(docs, {"copper.md": "# Copper\n\nAll about the copper.\n"})
+    with library(docs) as lib:
+        lib.index()
+    for file in [other_way / part, *(other_way / part).rglob("*")]:
+        if file.is_file():
+            shutil.copy(file, index / file.relative_to(other_way))
+    expected = {"zebra": "zebra.md", "copper": "copper.md", "giraffe": ""}
+    for number in range(2):
+        with library(docs) as lib:
+            answers = {query: lib.search(query).hits for query in expected}
+            paths = {query: hits[0].chunk.path if hits else "" for query, hits in answers.items()}
+            assert paths == expected
+            assert lib.engine.check() == [] or number == 0

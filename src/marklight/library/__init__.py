@@ -23,7 +23,7 @@ from marklight.library.refresh import RefreshResult, ScanCursor
 from marklight.library.settings_tables import Index, Serve, Terminal
 from marklight.once import once, pop_cached
 from marklight.operations import OPERATIONS, Operations
-from marklight.place import Place, index_address, locate, nested_libraries, resolve_path
+from marklight.place import Place, index_address, locate, resolve_path
 from marklight.ports import Engine, never_cancelled, no_progress
 from marklight.search.pipeline import Pipeline
 from marklight.settings import Settings
@@ -224,10 +224,6 @@ class Library(Operations):
     def indexes_here(self) -> bool:
         """Return true if changes of files on this machine are indexed; on a server that takes rights and a folder."""
         return self.shared is None or self.shared.indexes_here
-
-    def nested_libraries(self) -> list[str]:
-        """Return notices about other libraries above and below this one."""
-        return nested_libraries(self.place.folder)
 
     def reopened(self) -> Self:
         """Return the same library opened again, with the settings as their files are now."""

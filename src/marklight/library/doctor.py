@@ -25,16 +25,16 @@ ENOUGH_MS = 60_000.0
 """Time limit that suffices for two short passages on any machine."""
 
 
+QUERY = "how do I undo a rollout"
+NEAR, FAR = "undo a rollout of the app", "grind coffee beans finely"
+
+
 class Finding(NamedTuple):
     """The result of one check."""
 
     part: str
     ok: bool
     detail: str
-
-    def about(self, folder: Path) -> Finding:
-        """Return the finding with the folder in the commands that it suggests."""
-        return self._replace(detail=complete_commands(self.detail, folder))
 
 
 def examine(folder: Path | None, assignments: Sequence[str] = ()) -> list[Finding]:
@@ -47,15 +47,18 @@ def examine(folder: Path | None, assignments: Sequence[str] = ()) -> list[Findin
     ]
     try:
         with Library(folder, assignments=assignments) as library:
-            findings += [
-                Finding("settings", True, _settings(library)),
-                _checked("model", lambda: _check_model(library)),
-                *_reranker(library),
-                *_server(library),
-                _checked("library", lambda: _check_library(library)).about(library.place.folder),
-                _disk(library.place.folder),
-                Finding("data", True, _data(library)),
-            ]
+            known = f"{len(library.settings.values)} known"
+            findings.append(
+                Finding("settings", True, "; ".join([known, *library.settings.notices]))
+            )
+            findings.append(_checked("model", lambda: _check_model(library)))
+            if library.settings["reranker.name"] not in ("", "none"):
+                findings.append(_checked("reranker", lambda: _check_reranker(library)))
+            if library.shared:
+                findings.append(_checked("server", lambda: _check_server(library)))
+            finding = _checked("library", lambda: _check_library(library))
+            detail = complete_commands(finding.detail, library.place.folder)
+            findings += [finding._replace(detail=detail), _disk(library), _data(library)]
     except MarklightError as error:
         findings.append(Finding("settings", False, str(error)))
     return findings
@@ -69,57 +72,39 @@ def _checked(part: str, check: Callable[[], str]) -> Finding:
         return Finding(part, False, str(error) or type(error).__name__)
 
 
-def _settings(library: Library) -> str:
-    return "; ".join([f"{len(library.settings.values)} known", *library.settings.notices])
-
-
 def _check_model(library: Library) -> str:
-    model = library.models.embedder
+    model, server = library.models.embedder, library.models.embedder_server
     if model is None:
         return "none, as configured: keyword search only"
-    if library.models.embedder_server:
-        _query_server(library.models.embedder_server)
-    query = model.embed_query("how do I undo a rollout")
+    if server:
+        from marklight.models.remote.embedder import RemoteEmbedder
+
+        # Regardless of its cached state: it may be available again, or be another one.
+        RemoteEmbedder(server).learn()
+    query = model.embed_query(QUERY)
     began = time.perf_counter()
-    near, far = model.embed_passages(["undo a rollout of the app", "grind coffee beans finely"])
-    took = (time.perf_counter() - began) * 1000
-    if not query @ near > query @ far:
-        raise RuntimeError(f"{model.name} ranks a passage about coffee above one about rollouts")
-    where = (
-        f" at {library.models.embedder_server.address}" if library.models.embedder_server else ""
-    )
-    return f"{model.name}{where}, {model.dimension} dimensions, two passages in {took:.0f} ms"
-
-
-def _query_server(server: Server) -> None:
-    """Query a server regardless of its cached state: it may be available again, or be another one."""
-    from marklight.models.remote.embedder import RemoteEmbedder
-
-    RemoteEmbedder(server).learn()
-
-
-def _reranker(library: Library) -> list[Finding]:
-    if library.settings["reranker.name"] in ("", "none"):
-        return []
-    return [_checked("reranker", lambda: _check_reranker(library))]
+    near, far = model.embed_passages([NEAR, FAR])
+    name = f"{_named(model.name, server)}, {model.dimension} dimensions"
+    return _compared(name, query @ near, query @ far, began)
 
 
 def _check_reranker(library: Library) -> str:
-    model = library.models.any_reranker
-    query, texts = "how do I undo a rollout", ["undo a rollout of the app", "grind coffee beans"]
-    model.score(query, texts[:1], ENOUGH_MS)  # The first run loads the files.
+    model, server = library.models.any_reranker, library.models.reranker_server
+    model.score(QUERY, [NEAR], ENOUGH_MS)  # The first run loads the files.
     began = time.perf_counter()
-    near, far = model.score(query, texts, ENOUGH_MS)
-    took = (time.perf_counter() - began) * 1000
+    near, far = model.score(QUERY, [NEAR, FAR], ENOUGH_MS)
+    return _compared(_named(model.name, server), near, far, began)
+
+
+def _named(model: str, server: Server | None) -> str:
+    return f"{model} at {server.address}" if server else model
+
+
+def _compared(model: str, near: float, far: float, began: float) -> str:
+    took_ms = (time.perf_counter() - began) * 1000
     if not near > far:
-        raise RuntimeError(f"{model.name} ranks a passage about coffee above one about rollouts")
-    server = library.models.reranker_server
-    where = f" at {server.address}" if server else ""
-    return f"{model.name}{where}, two passages in {took:.0f} ms"
-
-
-def _server(library: Library) -> list[Finding]:
-    return [_checked("server", lambda: _check_server(library))] if library.shared else []
+        raise RuntimeError(f"{model} ranks a passage about coffee above one about rollouts")
+    return f"{model}, two passages in {took_ms:.0f} ms"
 
 
 def _check_server(library: Library) -> str:
@@ -145,15 +130,19 @@ def _check_library(library: Library) -> str:
     return f"{library.engine.describe()}: {counted(counts.documents, 'document')}; {result}"
 
 
-def _data(library: Library) -> str:
+def _data(library: Library) -> Finding:
     """Return where the data of Marklight is on this machine; `marklight clean` removes it."""
     from marklight.library.cleaning import places
 
-    return ", ".join(
-        f"{each.what} in {each.path} ({each.size / 1e6:.1f} MB)" for each in places(library)
+    sizes = (
+        f"{place.what} in {place.path} ({place.size / 1e6:.1f} MB)" for place in places(library)
     )
+    return Finding("data", True, ", ".join(sizes))
 
 
-def _disk(folder: Path) -> Finding:
+def _disk(library: Library) -> Finding:
+    """Check the free space where the index is or will be."""
+    folder = library.address.folder or library.place.folder
+    folder = next(path for path in (folder, *folder.parents) if path.exists())
     free = shutil.disk_usage(folder).free
     return Finding("disk", free >= LOW_DISK_BYTES, f"{free / 1e9:.1f} GB free")

@@ -104,35 +104,28 @@ ALLOWED: Mapping[str, Check] = {
 }
 """Settings by dotted name, each with the check that its value, or each entry of a table, must pass."""
 
-TOGETHER = ("chunk.",)
-"""Tables that are honoured as a whole or not at all, since their values depend on each other."""
-
 
 def combine(
     folder: Path, before: Sequence[Layer], after: Sequence[Layer], schema: Schema
 ) -> Settings:
     """Combine the layers with the honoured settings of a folder's file between them, and add notices about the others."""
     file = read_folder_file(folder)
-    allowed, refused = _split_file(file, schema)
-    result = settings.combine([*before, *allowed, *after], schema)
-    if file and file.layer and refused:
-        trusted = settings.combine([*before, file.layer, *after], schema)
-        missed = [
-            setting
-            for setting in refused
-            if setting.in_force(trusted.values) != setting.in_force(result.values)
-        ]
-        result = replace(result, ignored=tuple(missed))
-    return replace(result, notices=(*result.notices, *_notices(file, result.ignored)))
-
-
-def _split_file(file: FolderFile | None, schema: Schema) -> tuple[list[Layer], list[Ignored]]:
-    """Return the layer of a folder's file that is honoured, and the settings in it that are not."""
     if file is None or file.layer is None:
-        return [], []
+        result = settings.combine([*before, *after], schema)
+        problem = f"The settings in {file.path} are ignored: it {file.problem}" if file else ""
+        return replace(result, notices=(*result.notices, problem)) if problem else result
+    trusted = settings.combine([*before, file.layer, *after], schema)
     if is_trusted(file):
-        return [file.layer], []
-    return _split(file.layer, file.folder, schema)
+        return trusted
+    honoured, refused = _split(file.layer, file.folder, schema)
+    result = settings.combine([*before, honoured, *after], schema)
+    missed = tuple(
+        setting
+        for setting in refused
+        if setting.in_force(trusted.values) != setting.in_force(result.values)
+    )
+    notices = (_notice(file, missed),) if missed else ()
+    return replace(result, ignored=missed, notices=(*result.notices, *notices))
 
 
 def refused(file: FolderFile, schema: Schema) -> list[Ignored]:
@@ -140,7 +133,8 @@ def refused(file: FolderFile, schema: Schema) -> list[Ignored]:
     return _split(file.layer, file.folder, schema)[1] if file.layer else []
 
 
-def _split(layer: Layer, folder: Path, schema: Schema) -> tuple[list[Layer], list[Ignored]]:
+def _split(layer: Layer, folder: Path, schema: Schema) -> tuple[Layer, list[Ignored]]:
+    """Return the settings of a folder's file that are honoured, and those that are not."""
     typed = typed_layer(layer, schema)
     kept: dict[str, Any] = {}
     ignored: list[Ignored] = []
@@ -159,29 +153,16 @@ def _split(layer: Layer, folder: Path, schema: Schema) -> tuple[list[Layer], lis
             kept[key] = value
         else:
             ignored.append(Ignored(key, value, layer.source, reason))
-    for table in TOGETHER:
-        if any(setting.key.startswith(table) for setting in ignored):
-            beside = [key for key in kept if key.startswith(table)]
-            ignored += [
-                Ignored(
-                    key,
-                    kept.pop(key),
-                    layer.source,
-                    "ignored together with the others of its table",
-                )
-                for key in beside
-            ]
-    return [Layer(layer.source, kept)], ignored
+    if any(setting.key.startswith("chunk.") for setting in ignored):
+        # The sizes of passages depend on each other.
+        reason = "ignored together with the others of its table"
+        for key in [key for key in kept if key.startswith("chunk.")]:
+            ignored.append(Ignored(key, kept.pop(key), layer.source, reason))
+    return Layer(layer.source, kept), ignored
 
 
-def _notices(file: FolderFile | None, ignored: Sequence[Ignored]) -> tuple[str, ...]:
+def _notice(file: FolderFile, ignored: Sequence[Ignored]) -> str:
     """Return a notice that names the file, the settings in it that are ignored and how to allow them."""
-    if file is None:
-        return ()
-    if file.problem:
-        return (f"The settings in {file.path} are ignored: it {file.problem}",)
-    if not ignored:
-        return ()
     names = list(dict.fromkeys(map(named, ignored)))
     keys = ", ".join(names[:MAX_NAMED])
     if len(names) > MAX_NAMED:
@@ -189,7 +170,7 @@ def _notices(file: FolderFile | None, ignored: Sequence[Ignored]) -> tuple[str, 
     since = " It changed since it was trusted." if record_of(file.folder) else ""
     return (
         f"Ignored in {file.path}: {keys}. A folder's file may not set these.{since} If you trust its author,"
-        f" `{command(file.folder)}` lists and allows them",
+        f" `{command(file.folder)}` lists and allows them"
     )
 
 

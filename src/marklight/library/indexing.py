@@ -20,7 +20,7 @@ from marklight.library.progress import published, published_progress
 from marklight.library.refresh import embeds_here, forget_incomplete_copy, incomplete_notices
 from marklight.model import DocumentId
 from marklight.models import KNOWN, MULTILINGUAL
-from marklight.place import is_home, libraries_below
+from marklight.place import is_home, nested_libraries, nested_notices
 from marklight.ports import Progress, Snapshot
 from marklight.report import Report
 from marklight.text.languages import CODES
@@ -62,7 +62,7 @@ def first_run(library: Library) -> FirstRun | None:
         return None
     until = time.monotonic() + FIRST_SCAN_SECONDS
     scan = library.settings.build(Discover, "files")(library.collections, until=until)
-    below = libraries_below(library.place.folder)
+    below = list(map(str, nested_libraries(library.place.folder)[1]))
     return FirstRun(library.place.folder, len(scan.files), scan.stopped is None, below)
 
 
@@ -70,7 +70,7 @@ def index(library: Library, *, rebuild: bool, history: bool | None, progress: Pr
     """Bring the index up to date: text first, which is searchable at once, then vectors, then the history."""
     started = time.perf_counter()
     before = library.ingest.counts()
-    nested = [] if before.generation else library.nested_libraries()
+    nested = [] if before.generation else nested_notices(library.place.folder)
     with published(library.address.folder, progress) as publish:
         report = _index_documents(library, publish, rebuild=rebuild)
         after = library.ingest.counts()

@@ -21,6 +21,7 @@ from marklight.errors import Busy, ConnectionLost, ModelServerError, NotFound, S
 from marklight.library.collections import shown_folder, unlisted_notice
 from marklight.library.model_selection import EMBEDDING_MODES
 from marklight.model import Counts, DocumentId
+from marklight.place import nested_notices
 from marklight.ports import INCOMPLETE, Engine, PathRange, Progress, Snapshot
 from marklight.private_files import read_private, write_private
 from marklight.query import Query
@@ -127,7 +128,7 @@ def refresh(library: Library, query: Query | None, progress: Progress) -> Refres
     limits = library.limits
     seconds = limits.first_search_seconds if new else limits.search_seconds
     until = time.monotonic() + seconds
-    nested = library.nested_libraries() if new and not before.generation else []
+    nested = nested_notices(library.place.folder) if new and not before.generation else []
     result = library.refreshes.run(
         partial(_refresh_text, library, progress, until, new=new), _wait_seconds(library, new)
     )
