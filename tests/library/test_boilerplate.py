@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from marklight.surfaces.cli.result_table import result_table
+from marklight.surfaces.cli.interactive import result_table
 from marklight.surfaces.cli.status_command import status_text
 from marklight.surfaces.explain import explanation
 from tests.making import library, write

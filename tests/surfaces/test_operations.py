@@ -9,9 +9,7 @@ import pytest
 
 from marklight.library import Library
 from marklight.operations import OPERATIONS
-from marklight.surfaces.cli.ask_command import ask
-from marklight.surfaces.cli.list_command import list_
-from marklight.surfaces.cli.search_commands import commits, search
+from marklight.surfaces.cli.search_commands import ask, commits, list_, search
 
 PRINTING = {"format", "as_json", "color", "documents", "folder"}
 """Options of the output, and of the folder that the library is opened with."""

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from wcwidth import wcwidth
 
 from marklight.answer import Hit
+from marklight.surfaces.cli.interactive import preview, result_table
 from marklight.surfaces.cli.output import cut, cut_left, display_width
-from marklight.surfaces.cli.result_table import preview, result_table
 from marklight.text import query_terms
 from tests.making import chunk, hits_of
 

@@ -28,8 +28,8 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
     "Search and read": {
         "search": "search_commands",
         "query": "search_commands",
-        "list": "list_command",
-        "ask": "ask_command",
+        "list": "search_commands",
+        "ask": "search_commands",
         "commits": "search_commands",
         "get": "document_commands",
         "outline": "document_commands",

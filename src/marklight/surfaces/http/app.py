@@ -22,8 +22,7 @@ from marklight.surfaces.http.address import Address
 from marklight.surfaces.http.errors import ErrorResponses, error_response, json_response
 from marklight.surfaces.http.openapi import Description
 from marklight.surfaces.http.request_guard import RequestGuard, RequestLimits, SecurityHeaders
-from marklight.surfaces.http.request_parsing import parse_query
-from marklight.surfaces.http.routes import Api
+from marklight.surfaces.http.routes import Api, parse_query
 from marklight.surfaces.mcp.server import LibraryServer, make_server
 from marklight.surfaces.mcp.streamable_http import make_streamable
 
