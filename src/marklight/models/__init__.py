@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
-from concurrent.futures import Future
 from copy import copy
 from pathlib import Path
 from threading import Lock
@@ -35,14 +33,12 @@ CACHED_QUERIES = 256
 
 
 class CachingEmbedder:
-    """Wraps an embedder and keeps its most recent query vectors (LRU).
-
-    Retrievers run at the same time: the first one embeds the query, the others wait for its vector.
-    """
+    """Wraps an embedder and keeps its most recent query vectors (LRU): several stages of a search need the same one."""
 
     def __init__(self, model: Embedder) -> None:
         self._model = model
-        self._vectors: OrderedDict[str, Future[Vector]] = OrderedDict()
+        self._vectors: dict[str, Vector] = {}
+        """The most recent one last."""
         self._lock = Lock()
 
     @property
@@ -84,24 +80,15 @@ class CachingEmbedder:
 
     def embed_query(self, text: str) -> Vector:
         with self._lock:
-            cached = self._vectors.get(text)
-            first = cached is None
-            if cached is None:
-                cached = self._vectors[text] = Future()
-            self._vectors.move_to_end(text)
-            while len(self._vectors) > CACHED_QUERIES:
-                self._vectors.popitem(last=False)
-        if first:
-            try:
-                vector = self._model.embed_query(text)
-            except BaseException as error:
-                with self._lock:
-                    self._vectors.pop(text, None)  # the next caller tries again
-                cached.set_exception(error)
-                raise
+            vector = self._vectors.pop(text, None)
+        if vector is None:
+            vector = self._model.embed_query(text)
             vector.flags.writeable = False  # all callers share it
-            cached.set_result(vector)
-        return cached.result()
+        with self._lock:
+            self._vectors[text] = vector
+            while len(self._vectors) > CACHED_QUERIES:
+                del self._vectors[next(iter(self._vectors))]
+        return vector
 
 
 __all__ = [

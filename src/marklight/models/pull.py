@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -11,10 +10,13 @@ from dataclasses import dataclass
 from hashlib import sha1
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple, TypeVar
+from typing import TypeVar
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote
 from urllib.request import Request, urlopen
+
+import msgspec
+from msgspec import Struct, field
 
 from marklight.errors import ModelError
 from marklight.models.record import KNOWN, ModelRecord
@@ -35,13 +37,31 @@ _MODELS = ("onnx/model.onnx", "model.onnx")
 _NO_RETRY = {400, 401, 403, 404, 410, 416}
 
 
-class HubFile(NamedTuple):
+class LargeFile(Struct):
+    """What the hub lists of a file that is not in git itself."""
+
+    size: int | None = None
+    sha256: str = ""
+
+
+class HubFile(Struct):
     """A file on the hub; its digest is a SHA-256, or git's own for small files, or unknown."""
 
-    path: str
-    size: int | None
-    sha256: str
-    blob: str
+    path: str = field(name="rfilename")
+    listed_size: int | None = field(name="size", default=None)
+    blob: str | None = field(name="blobId", default=None)
+    lfs: LargeFile | None = None
+
+    @property
+    def size(self) -> int | None:
+        return self.lfs.size if self.lfs else self.listed_size
+
+
+class Listing(Struct):
+    """The files of a revision, and its commit."""
+
+    sha: str = ""
+    siblings: list[HubFile] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +77,8 @@ class Hub:
 
     @property
     def address(self) -> str:
-        found = self.endpoint or os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
-        return found.rstrip("/")
+        address = self.endpoint or os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
+        return address.rstrip("/")
 
     @contextmanager
     def get(self, path: str, start: int = 0) -> Iterator[HTTPResponse]:
@@ -105,31 +125,21 @@ def pull(
 
 
 def _known_digest(name: str, file: HubFile) -> str:
-    record = KNOWN.get(name)
-    found = {known.path: known.sha256 for known in record.files} if record else {}
-    return found.get(file.path, "") or file.sha256
+    files = KNOWN[name].files if name in KNOWN else ()
+    digests = {known.path: known.sha256 for known in files}
+    return digests.get(file.path) or (file.lfs.sha256 if file.lfs else "")
 
 
 def _listing(hub: Hub, repository: str, revision: str) -> tuple[str, dict[str, HubFile]]:
     """Return the commit of a revision and its files, so that later requests cannot mix two commits."""
     path = f"api/models/{quote(repository)}/revision/{quote(revision, safe='')}?blobs=true"
 
-    def request() -> dict[str, Any]:
+    def request() -> Listing:
         with hub.get(path) as response:
-            listing = json.loads(response.read(50_000_000))
-        if not isinstance(listing, dict):
-            raise ValueError("not a mapping")
-        return listing
+            return msgspec.json.decode(response.read(50_000_000), type=Listing)
 
-    answer = _with_retries(hub, repository, request)
-    files = {}
-    for entry in answer.get("siblings", []):
-        lfs = entry.get("lfs") or {}
-        size = lfs.get("size", entry.get("size"))
-        files[entry["rfilename"]] = HubFile(
-            entry["rfilename"], size, str(lfs.get("sha256", "")), str(entry.get("blobId") or "")
-        )
-    return str(answer.get("sha") or revision), files
+    listing = _with_retries(hub, repository, request)
+    return listing.sha or revision, {file.path: file for file in listing.siblings}
 
 
 def _wanted(repository: str, files: dict[str, HubFile]) -> list[HubFile]:

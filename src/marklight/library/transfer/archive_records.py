@@ -169,7 +169,7 @@ def decode_json(data: bytes, expected: type[Decoded], name: str) -> Decoded:
         place = _PLACE.search(str(error))
         where = f" at {place[1]}" if place else ""
         raise invalid(f"{name} has missing or invalid fields{where}") from None
-    except (msgspec.DecodeError, ValueError, RecursionError):
+    except (ValueError, RecursionError):
         raise invalid(f"{name} is not valid JSON") from None
 
 

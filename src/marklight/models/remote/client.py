@@ -118,7 +118,7 @@ class Client:
             return msgspec.json.decode(response.body, type=expected)
         except msgspec.ValidationError as error:
             raise self.other_api(error) from None
-        except (msgspec.DecodeError, ValueError, RecursionError):  # also invalid UTF-8
+        except (ValueError, RecursionError):
             raise self.not_json(response.body) from None
 
     def stream(

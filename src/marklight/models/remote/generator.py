@@ -198,7 +198,7 @@ class RemoteLanguageModel:
         """Return the text of an event, and why the response ends with it; empty if it does not."""
         try:
             event = msgspec.json.decode(text, type=_Event)
-        except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             raise self._client.other_api(error) from None
         if event.error:
             message = event.error if isinstance(event.error, str) else event.error.message
