@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
 import subprocess
-import tempfile
 import time
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Annotated, TypeVar
 from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Meta, Struct
 
 from marklight.errors import ModelServerError, SettingsError
 from marklight.models.record import SERVER_KINDS, ServerKind
 from marklight.models.store import cache_folder
+from marklight.private_files import write_private
 from marklight.text import digest
 
 OLLAMA = "http://127.0.0.1:11434"
@@ -40,6 +42,9 @@ RETRY_AFTER_SECONDS = 30.0
 """Time without requests after a slow failure (circuit breaker); else every query would wait again."""
 SLOW_SECONDS = 1.0
 """Faster failures are not remembered: trying again costs less than ignoring a server that is back."""
+
+
+Stored = TypeVar("Stored", bound=Struct)
 
 
 class Key:
@@ -166,15 +171,21 @@ class Server:
         return f"{self.name} at {self.address}"
 
 
-@dataclass(frozen=True, slots=True)
-class ModelInfo:
+class ModelInfo(Struct, frozen=True):
     """Properties of a model as its server reports them."""
 
-    dimension: int
+    dimension: Annotated[int, Meta(gt=0)]
     token_limit: int = 0
     """0 if not reported."""
     digest: str = ""
     """Digest of the weights, if reported."""
+
+
+class Failure(Struct, frozen=True):
+    """The last slow failure of a server."""
+
+    at: float
+    reason: str
 
 
 class ServerState:
@@ -186,7 +197,7 @@ class ServerState:
         self._path = cache_folder(cache_dir) / "models" / "remote" / key
         self._lock = Lock()
         self._info: ModelInfo | None = None
-        self._failed: tuple[float, str] | None = None
+        self._failure: Failure | None = None
         self._loaded_failure = False
 
     @property
@@ -194,12 +205,7 @@ class ServerState:
         """Return the stored model info; None if there is none."""
         with self._lock:
             if self._info is None:
-                stored = self._load(".json")
-                with suppress(TypeError, ValueError, KeyError):
-                    info = ModelInfo(
-                        int(stored["dimension"]), int(stored["token_limit"]), str(stored["digest"])
-                    )
-                    self._info = info if info.dimension > 0 else None
+                self._info = self._load(".json", ModelInfo)
             return self._info
 
     def store_info(self, info: ModelInfo) -> None:
@@ -207,49 +213,44 @@ class ServerState:
         with self._lock:
             changed, self._info = info != self._info, info
         if changed:
-            self._store(".json", {"server": str(self.server), **asdict(info)})
+            self._store(".json", info)
 
     def check_available(self) -> None:
         """Raise the last failure if it is recent; afterwards let one caller try again."""
         with self._lock:
             self._load_failure()
-            if self._failed is None:
+            if self._failure is None:
                 return
-            at, reason = self._failed
-            past = time.time() - at
+            past = time.time() - self._failure.at
             if 0 <= past < RETRY_AFTER_SECONDS:
                 raise ModelServerError(
-                    f"{reason} ({past:.0f} s ago)",
+                    f"{self._failure.reason} ({past:.0f} s ago)",
                     f"The next attempt is in {RETRY_AFTER_SECONDS - past:.0f} s",
                 )
-            self._failed = time.time(), reason
+            self._failure = Failure(time.time(), self._failure.reason)
 
     def record_failure(self, reason: str, seconds: float) -> None:
         """Record that the server failed after this many seconds."""
+        failure = Failure(time.time(), reason) if seconds >= SLOW_SECONDS else None
         with self._lock:
-            if seconds < SLOW_SECONDS:
-                self._failed = None
-                return
-            self._failed, self._loaded_failure = (time.time(), reason), True
-        self._store(".failed", {"at": time.time(), "why": reason})
+            self._failure, self._loaded_failure = failure, True
+        if failure:
+            self._store(".failed", failure)
 
     def record_success(self) -> None:
         """Clear the recorded failure."""
         with self._lock:
             self._load_failure()
-            was, self._failed = self._failed, None
-        if was is not None:
+            before, self._failure = self._failure, None
+        if before is not None:
             with suppress(OSError):
                 self._file(".failed").unlink(missing_ok=True)
 
     def _load_failure(self) -> None:
         """Load the failure that another process stored, once."""
-        if self._loaded_failure:
-            return
-        self._loaded_failure = True
-        stored = self._load(".failed")
-        with suppress(TypeError, ValueError, KeyError):
-            self._failed = float(stored["at"]), str(stored["why"])
+        if not self._loaded_failure:
+            self._loaded_failure = True
+            self._failure = self._load(".failed", Failure)
 
     def first_use(self) -> bool:
         """Return True once per server, for the notice that texts are sent to it."""
@@ -266,21 +267,17 @@ class ServerState:
     def _file(self, ending: str) -> Path:
         return self._path.with_name(self._path.name + ending)
 
-    def _load(self, ending: str) -> Any:
+    def _load(self, ending: str, expected: type[Stored]) -> Stored | None:
         try:
-            content = json.loads(self._file(ending).read_bytes())
+            return msgspec.json.decode(self._file(ending).read_bytes(), type=expected)
         except (OSError, ValueError, RecursionError):
-            return {}
-        return content if isinstance(content, dict) else {}
+            return None
 
-    def _store(self, ending: str, values: dict[str, Any]) -> None:
+    def _store(self, ending: str, value: Struct) -> None:
         file = self._file(ending)
         with suppress(OSError):
             file.parent.mkdir(parents=True, exist_ok=True)
-            number, draft = tempfile.mkstemp(prefix=".draft-", dir=file.parent)
-            with os.fdopen(number, "w") as opened:
-                json.dump(values, opened)
-            Path(draft).replace(file)
+            write_private(file, msgspec.json.encode(value))
 
 
 def is_loopback(address: str) -> bool:
