@@ -74,12 +74,12 @@ def entry_levels(entry: Entry) -> Iterator[tuple[Level, ...]]:
 
 def context_levels(chunk: Chunk, document: OutlinedPage, parts: Parts) -> tuple[Level, ...]:
     """Return the levels with their sizes, smallest first; one that adds nothing is left out."""
-    page, own = document.page, base_level(chunk)
-    levels = [Level(own, chunk.lines, len(chunk.text))]
+    page, base = document.page, base_level(chunk)
+    levels = [Level(base, chunk.lines, len(chunk.text))]
     larger = {
         name: level_lines(chunk, name, document, parts)
         for name in LEVELS
-        if name not in ("passage", own)
+        if name not in ("passage", base)
     }
     for name, lines in sorted(larger.items(), key=lambda item: page.length(item[1])):
         if lines != levels[-1].lines or (len(levels) == 1 and _is_part_of_lines(chunk, page)):
@@ -89,17 +89,17 @@ def context_levels(chunk: Chunk, document: OutlinedPage, parts: Parts) -> tuple[
 
 def level_lines(chunk: Chunk, level: str, document: OutlinedPage, parts: Parts) -> Lines:
     """Return the lines of a level; at least those of the passage."""
-    page, own = document.page, chunk.lines
+    page, passage = document.page, chunk.lines
     match level:
         case "passage":
-            return own
+            return passage
         case "neighbours" | "parent":
             lines = parts(level)
-            return page.trimmed(_span(own, *lines)) if lines else own
+            return page.trimmed(_span(passage, *lines)) if lines else passage
         case "block":
-            return page.block(own, chunk.kind)
+            return page.block(passage, chunk.kind)
         case "section":
-            return page.trimmed(_span(own, document.section(own)))
+            return page.trimmed(_span(passage, document.section(passage)))
         case _:
             return page.trimmed((1, len(page)))
 

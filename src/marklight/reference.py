@@ -16,8 +16,6 @@ from urllib.parse import unquote
 from marklight.formatting import URI_ROOT, unescape
 from marklight.query import CollectionGlob, PathPattern
 
-MAX_LENGTH = 20_000
-"""Characters of a reference: a path has at most 4,096 bytes, each at most three characters when percent-encoded."""
 MAX_FRAGMENTS = 10
 """Positions of `#` at which a reference is split: names and headings contain few."""
 
@@ -48,12 +46,12 @@ def readings(reference: str) -> Iterator[Reading]:
     yield Reading(reference)
     if match := _LINES.fullmatch(reference):
         yield Reading(match["name"], _line_range(match))
-    at = len(reference)
+    offset = len(reference)
     for _ in range(MAX_FRAGMENTS):
-        at = reference.rfind("#", 0, at)
-        if at <= 0:
+        offset = reference.rfind("#", 0, offset)
+        if offset <= 0:
             return
-        yield Reading(reference[:at], fragment=unescape(reference[at + 1 :]))
+        yield Reading(reference[:offset], fragment=unescape(reference[offset + 1 :]))
 
 
 def _parse_uri(address: str) -> Reading:
@@ -106,11 +104,12 @@ def path_patterns(
             continue
         for name in reading.names:
             meant = targets_of(name)
-            if known := list(filter(exists, meant)):
+            if existing := list(filter(exists, meant)):
                 return [
-                    each.pattern(literal=not is_whole or has_wildcards(each.path)) for each in known
+                    target.pattern(literal=not is_whole or has_wildcards(target.path))
+                    for target in existing
                 ]
-            patterns += (each.pattern(literal=not is_whole) for each in meant)
+            patterns += (target.pattern(literal=not is_whole) for target in meant)
     return list(dict.fromkeys(patterns))
 
 

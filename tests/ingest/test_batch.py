@@ -31,7 +31,7 @@ def diff(count: int, size: int, known: int = 0) -> IndexDiff:
     return IndexDiff(
         generation=0,
         scan=Scan({id: ScannedFile(id, file, f"/{id.path}") for id, file in files.items()}),
-        known=index,
+        indexed=index,
         failed={},
         tried_recipe="",
         plan=plan(files, {}, (), (), "r"),

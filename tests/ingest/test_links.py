@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marklight.batch import Batch
-from marklight.ingest import links as linking
+from marklight.ingest import communities
 from marklight.ingest.links import keys_for, names_for
 from marklight.ingest.parse import Style
 from marklight.ingest.read import read
@@ -218,7 +218,7 @@ def grouped(links: dict[str, str]) -> dict[DocumentId, int]:
     with engine.writing(1):
         engine.commit(Batch(entries=tuple(pages)))
     with engine.snapshot() as snapshot:
-        return dict(linking.louvain_communities(snapshot))
+        return dict(communities.find_communities(snapshot))
 
 
 def named(groups: dict[DocumentId, int]) -> list[str]:
@@ -248,7 +248,7 @@ def test_no_communities_are_computed_above_the_limit_of_pairs(
 ) -> None:
     links = {"a": "bc", "b": "c", "c": ""}
     assert named(grouped(links)) == ["abc"]
-    monkeypatch.setattr(linking, "MAX_PAIRS", 2)  # three pairs are one too many
+    monkeypatch.setattr(communities, "MAX_PAIRS", 2)  # three pairs are one too many
     assert grouped(links) == {}
 
 

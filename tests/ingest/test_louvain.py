@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marklight.ingest.louvain import louvain
+from marklight.ingest.communities import louvain
 
 Edges = Mapping[tuple[int, int], float]
 

@@ -39,7 +39,7 @@ def batches(
     diff: IndexDiff, progress: Progress, until: float | None
 ) -> Iterator[list[ScannedFile]]:
     """Return the files to read, in batches, until a `time.monotonic` value; at least one batch."""
-    small = until is not None or not diff.known
+    small = until is not None or not diff.indexed
     max_bytes, max_files = (
         (SMALL_BATCH_BYTES, SMALL_BATCH_FILES) if small else (BATCH_BYTES, BATCH_FILES)
     )
@@ -68,7 +68,7 @@ class FileBatch:
     parsers: Mapping[str, str]
     recipe: str
     max_bytes: int
-    known: Mapping[DocumentId, IndexedFile]
+    indexed: Mapping[DocumentId, IndexedFile]
     failed: Mapping[DocumentId, Failure]
     parsed: list[tuple[Document, ParsedText]] = field(default_factory=list)
     touched: list[tuple[DocumentId, FileState]] = field(default_factory=list)
@@ -80,8 +80,8 @@ class FileBatch:
 
     def read(self, scanned: ScannedFile, *, rebuild: bool) -> None:
         """Read and parse one file."""
-        known, failed = self.known.get(scanned.id), self.failed.get(scanned.id)
-        before = known.file if known else failed.file if failed else None
+        indexed, failed = self.indexed.get(scanned.id), self.failed.get(scanned.id)
+        before = indexed.file if indexed else failed.file if failed else None
         # The clock is read before the file: the next scan must notice any edit after this.
         read_ns = wait_for_tick(scanned.file)
         try:
@@ -94,20 +94,20 @@ class FileBatch:
             return
         source = replace(source, file=stored_state(source.file, read_ns, before))
         if (
-            known
+            indexed
             and not rebuild
-            and (known.digest == digest(source.text) or self._is_older(known, source))
+            and (indexed.digest == digest(source.text) or self._is_older(indexed, source))
         ):
-            if source.file != known.file:
+            if source.file != indexed.file:
                 self.touched.append((scanned.id, source.file))
-            if known.recipe != self.recipe:
+            if indexed.recipe != self.recipe:
                 self.outdated.append(scanned.id)
         else:
             self.parse(scanned.id, source)
 
-    def _is_older(self, known: IndexedFile, source: Source) -> bool:
+    def _is_older(self, indexed: IndexedFile, source: Source) -> bool:
         """Return true if another machine indexed a later version: else two clones would replace each other's text for ever."""
-        return known.file.is_elsewhere and source.file.mtime_ns < known.file.mtime_ns
+        return indexed.file.is_elsewhere and source.file.mtime_ns < indexed.file.mtime_ns
 
     def parse(self, id: DocumentId, source: Source) -> None:
         """Parse one text; an error of the parser becomes a failure of this document alone."""
@@ -145,11 +145,16 @@ class FileBatch:
     def add_to(self, report: Report, moved: Mapping[DocumentId, DocumentId]) -> Report:
         """Return the report with this batch added; `moved` maps new ids to old ones."""
         ids = [document.id for document in self.documents]
-        remarks = ((each.id, text) for each in self.documents for text in each.remarks)
+        remarks = (
+            (document.id, remark) for document in self.documents for remark in document.remarks
+        )
         return replace(
             report,
-            added=(*report.added, *(id for id in ids if id not in self.known and id not in moved)),
-            changed=(*report.changed, *(id for id in ids if id in self.known)),
+            added=(
+                *report.added,
+                *(id for id in ids if id not in self.indexed and id not in moved),
+            ),
+            changed=(*report.changed, *(id for id in ids if id in self.indexed)),
             moved=(*report.moved, *((old, new) for new, old in moved.items())),
             removed=(*report.removed, *(id for id in self.removed if id not in ids)),
             skipped=(*report.skipped, *self.failures),
@@ -157,10 +162,10 @@ class FileBatch:
         )
 
     def _remove(self, id: DocumentId, failure: Failure | None) -> None:
-        if id in self.known:
+        if id in self.indexed:
             self.removed.append(id)
         # A failure that is stored already must not make a commit in every run.
-        if failure and (id in self.known or failure != self.failed.get(id)):
+        if failure and (id in self.indexed or failure != self.failed.get(id)):
             self.failures.append(failure)
 
 
@@ -170,12 +175,12 @@ def _parse_failure(id: DocumentId, error: Exception, file: FileState) -> Failure
 
 def moves(
     documents: Sequence[Document],
-    known: Mapping[DocumentId, IndexedFile],
+    indexed: Mapping[DocumentId, IndexedFile],
     removed: dict[str, DocumentId],
 ) -> dict[DocumentId, DocumentId]:
     """Match new documents with removed ones of the same text: new id to old id; takes matches out of `removed`."""
     return {
         document.id: removed.pop(document.digest)
         for document in documents
-        if document.id not in known and document.digest in removed
+        if document.id not in indexed and document.digest in removed
     }

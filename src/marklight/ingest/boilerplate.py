@@ -52,7 +52,7 @@ def text_blocks(text: str, first: int, collection: str) -> list[TextBlock]:
     """
     hasher = blake2b(f"{collection}\0".encode("utf-8", "surrogatepass"), digest_size=8)
     starts: list[int] = []
-    at, fence, is_open = first, "", False
+    offset, fence, is_open = first, "", False
     for line in text[first:].split("\n"):
         bare = line.strip()
         if fence:
@@ -62,20 +62,20 @@ def text_blocks(text: str, first: int, collection: str) -> list[TextBlock]:
             is_open = False
         elif bare.startswith(_FENCES):
             fence = bare[: len(bare) - len(bare.lstrip(bare[0]))]
-            starts.append(at)
+            starts.append(offset)
         elif not is_open or _OWN_BLOCK.match(line):
-            starts.append(at)
+            starts.append(offset)
             is_open = bare[0] != "#"
-        at += len(line) + 1
+        offset += len(line) + 1
     starts.append(len(text))
     made: list[TextBlock] = []
     for start, end in pairwise(starts):
         words = normalized(text[start:end])
         digest = 0
         if words:
-            own = hasher.copy()
-            own.update(words.encode("utf-8", "surrogatepass"))
-            digest = int.from_bytes(own.digest(), "little", signed=True)
+            block_hasher = hasher.copy()
+            block_hasher.update(words.encode("utf-8", "surrogatepass"))
+            digest = int.from_bytes(block_hasher.digest(), "little", signed=True)
         made.append(TextBlock(start, end, digest, words[:1] == "#"))
     return made
 
@@ -203,10 +203,10 @@ class Forecast:
         counts, last, mask = self._counts, self._last, self._mask
         for block in text_blocks(text, body_offset(text), id.collection):
             if block.digest:
-                at = block.digest & mask
-                if last[at] != origin and counts[at] < 255:
-                    last[at] = origin
-                    counts[at] += 1
+                slot = block.digest & mask
+                if last[slot] != origin and counts[slot] < 255:
+                    last[slot] = origin
+                    counts[slot] += 1
 
     def possible(self, digests: Collection[int]) -> Collection[int]:
         """Return the blocks without those that are rare, where that is certain; none needs to be looked up then."""
@@ -231,7 +231,7 @@ def body_offset(text: str) -> int:
 
 def block_digests(parsed: ParsedText, shared: Collection[int]) -> dict[int, bool]:
     """Return the digests of a document's blocks, each with true if it is boilerplate."""
-    return {each.digest: each.digest in shared for each in parsed.text_blocks if each.digest}
+    return {block.digest: block.digest in shared for block in parsed.text_blocks if block.digest}
 
 
 class PassageTexts:
@@ -273,10 +273,10 @@ class PassageTexts:
 
 def _clipped(spans: Sequence[tuple[int, int]], start: int, end: int) -> Iterator[tuple[int, int]]:
     """Yield the parts of ordered spans inside a range."""
-    at = bisect_right(spans, start, key=lambda span: span[1])
-    while at < len(spans) and spans[at][0] < end:
-        yield max(start, spans[at][0]), min(end, spans[at][1])
-        at += 1
+    index = bisect_right(spans, start, key=lambda span: span[1])
+    while index < len(spans) and spans[index][0] < end:
+        yield max(start, spans[index][0]), min(end, spans[index][1])
+        index += 1
 
 
 def _removed(cuts: Sequence[tuple[int, int]], place: int) -> int:

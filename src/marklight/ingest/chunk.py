@@ -106,8 +106,8 @@ def heading_tree(parsed: ParsedText) -> HeadingNode:
     text, starts, titles = parsed.text, parsed.starts, parsed.titles
     ends = [*(starts[title.line] for title in titles), len(text)]
     body = parsed.body_start
-    own = trimmed(text, body, ends[0])
-    root = HeadingNode(None, (), (), -1, Span(body, own.end), own)
+    body_text = trimmed(text, body, ends[0])
+    root = HeadingNode(None, (), (), -1, Span(body, body_text.end), body_text)
     above = [root]
     for index, (title, end) in enumerate(zip(titles, ends[1:], strict=True)):
         while above[-1].level >= title.level:
@@ -116,15 +116,15 @@ def heading_tree(parsed: ParsedText) -> HeadingNode:
         start = starts[title.line]
         # A heading that was shortened keeps its line in the text, so that no word is lost.
         after = start if title.text.endswith("…") else starts[title.end]
-        own = trimmed(text, after, end)
-        last = max(own.end, start + len(text[start:after].rstrip()))
+        body_text = trimmed(text, after, end)
+        last = max(body_text.end, start + len(text[start:after].rstrip()))
         node = HeadingNode(
             title,
             (*parent.path, title.text) if title.text else parent.path,
             (*parent.anchors, title.anchor),
             index if title.level == 1 else parent.top,
             Span(start, last),
-            own,
+            body_text,
         )
         parent.below.append(node)
         above.append(node)
@@ -237,7 +237,7 @@ def _entry(
 
 def _with_one_findable(chunks: list[Chunk]) -> list[Chunk]:
     """Give the first passage of a document without text of its own a digest, so that its title is found."""
-    if chunks and all(each.is_boilerplate for each in chunks):
+    if chunks and all(passage.is_boilerplate for passage in chunks):
         chunks[0] = replace(chunks[0], digest=digest(chunk_embedding_text(chunks[0])))
     return chunks
 
@@ -273,8 +273,8 @@ def _add_parent(
         title = draft.node.title.text if draft.node.title else ""
         is_first = place == 0 and not draft.merged and title != document.title
         heading = draft.node.whole.start if draft.node.title else None
-        own = without_spans(text, boilerplate)
-        hidden = boilerplate and passages.is_shared(own, heading if is_first else None)
+        own_text = without_spans(text, boilerplate)
+        hidden = boilerplate and passages.is_shared(own_text, heading if is_first else None)
         chunks.append(
             Chunk(
                 id=digest(*document.id, *draft.node.anchors, str(place), size=8),
@@ -289,7 +289,7 @@ def _add_parent(
                 parent=parent,
                 digest=""
                 if hidden
-                else digest(embedding_text(document.title, draft.headings, own)),
+                else digest(embedding_text(document.title, draft.headings, own_text)),
                 merged=passages.own_headings(draft.merged),
                 code=code,
                 languages=languages,
@@ -314,23 +314,23 @@ def _kind_and_code(parsed: ParsedText, span: Span) -> tuple[Kind, str, tuple[str
     """Return the kind of block that fills most of a span, its code, and the languages of the code."""
     starts, blocks, code_blocks = parsed.starts, parsed.blocks, parsed.code
     sizes: dict[Kind, int] = defaultdict(int)
-    at = max(0, bisect_right(blocks, span.start, key=lambda block: starts[block.line]) - 1)
-    while at < len(blocks) and (start := starts[blocks[at].line]) < span.end:
-        end = starts[blocks[at + 1].line] if at + 1 < len(blocks) else span.end
-        sizes[blocks[at].kind] += min(end, span.end) - max(start, span.start)
-        at += 1
+    index = max(0, bisect_right(blocks, span.start, key=lambda block: starts[block.line]) - 1)
+    while index < len(blocks) and (start := starts[blocks[index].line]) < span.end:
+        end = starts[blocks[index + 1].line] if index + 1 < len(blocks) else span.end
+        sizes[blocks[index].kind] += min(end, span.end) - max(start, span.start)
+        index += 1
     kind = max(sizes, key=lambda kind: sizes[kind]) if sizes else Kind.PROSE
     if not code_blocks or Kind.CODE not in sizes:
         return kind, "", ()
     first, last = lines_of(starts, span.start, span.end)
     code: list[str] = []
     languages: dict[str, None] = {}
-    at = bisect_left(code_blocks, first, key=lambda block: block.end)
-    while at < len(code_blocks) and (block := code_blocks[at]).line < last:
+    index = bisect_left(code_blocks, first, key=lambda block: block.end)
+    while index < len(code_blocks) and (block := code_blocks[index]).line < last:
         code.append("\n".join(block.lines[max(0, first - 1 - block.line) : last - block.line]))
         if block.language:
             languages[block.language] = None
-        at += 1
+        index += 1
     return kind, "\n\n".join(filter(None, code)), tuple(languages)
 
 
@@ -368,8 +368,8 @@ def split(
             last += 1
         fitting = range(first, last)
         earliest, latest = start + max_chars // 2, span.end - min_chars
-        good = [at for at in fitting if earliest <= points[at].at <= latest]
-        best = min(good or fitting, key=lambda at: (points[at].rank, -at))
+        good = [index for index in fitting if earliest <= points[index].at <= latest]
+        best = min(good or fitting, key=lambda index: (points[index].rank, -index))
         parts.append(trimmed(text, start, points[best].at))
         start, first = points[best].at, best + 1
     parts.append(trimmed(text, start, span.end))
@@ -406,14 +406,14 @@ def _inside_unit(
     parsed: ParsedText, start: int, nested: Sequence[_SplitPoint], end: int, max_chars: int
 ) -> Iterator[_SplitPoint]:
     """Return the split points inside a top-level unit that is too long: its nested blocks, and points inside long ones."""
-    at = start
+    offset = start
     for point in (*nested, _SplitPoint(end, 0)):
-        if point.at - at > max_chars:
-            kind = _kind_at(parsed, at)
-            yield from _inside_block(parsed.text, at, point.at, max_chars, kind)
+        if point.at - offset > max_chars:
+            kind = _kind_at(parsed, offset)
+            yield from _inside_block(parsed.text, offset, point.at, max_chars, kind)
         if point.at < end:
             yield point
-        at = point.at
+        offset = point.at
 
 
 def _inside_block(
@@ -422,31 +422,34 @@ def _inside_block(
     """Return the split points inside a block: rows of code and tables, else sentences; words inside long ones."""
     unit_ends = _line_ends if kind in (Kind.CODE, Kind.TABLE) else sentence_ends
     ends = list(unit_ends(text, start, end))
-    at = start
+    offset = start
     for sentence in (*ends, end):
-        if sentence - at > max_chars:
-            for word in (*(match.end() for match in _SPACE.finditer(text, at, sentence)), sentence):
-                while word - at > max_chars:
-                    at += max_chars
-                    yield _SplitPoint(at, _CHARACTER)
+        if sentence - offset > max_chars:
+            for word in (
+                *(match.end() for match in _SPACE.finditer(text, offset, sentence)),
+                sentence,
+            ):
+                while word - offset > max_chars:
+                    offset += max_chars
+                    yield _SplitPoint(offset, _CHARACTER)
                 if word < sentence:
                     yield _SplitPoint(word, _WORD)
-                at = word
+                offset = word
         if sentence < end:
             yield _SplitPoint(sentence, _SENTENCE)
-        at = sentence
+        offset = sentence
 
 
 def _line_ends(text: str, start: int, end: int) -> Iterator[int]:
-    at = text.find("\n", start, end)
-    while at >= 0:
-        yield at + 1
-        at = text.find("\n", at + 1, end)
+    offset = text.find("\n", start, end)
+    while offset >= 0:
+        yield offset + 1
+        offset = text.find("\n", offset + 1, end)
 
 
 def _kind_at(parsed: ParsedText, offset: int) -> Kind:
-    at = bisect_right(parsed.blocks, offset, key=lambda b: parsed.starts[b.line]) - 1
-    return parsed.blocks[at].kind if at >= 0 else Kind.PROSE
+    index = bisect_right(parsed.blocks, offset, key=lambda b: parsed.starts[b.line]) - 1
+    return parsed.blocks[index].kind if index >= 0 else Kind.PROSE
 
 
 def _overlapping(
@@ -456,15 +459,17 @@ def _overlapping(
     text, starts, blocks = parsed.text, parsed.starts, parsed.blocks
     for before, part in pairwise(parts):
         overlap = min(overlap_chars, max_chars - (part.end - part.start))
-        at = max(before.start + 1, part.start - overlap)
-        index = bisect_right(blocks, at, key=lambda block: starts[block.line]) - 1
+        offset = max(before.start + 1, part.start - overlap)
+        index = bisect_right(blocks, offset, key=lambda block: starts[block.line]) - 1
         block_end = starts[blocks[index + 1].line] if index + 1 < len(blocks) else len(text)
         block_start = starts[blocks[index].line] if index >= 0 else 0
         if index >= 0 and blocks[index].kind in (Kind.CODE, Kind.TABLE):
             # Half a row or half a fence is no context: repeat whole lines of a split block, else nothing.
             whole = block_end - block_start <= max_chars
-            at = block_end if whole else text.find("\n", at - 1, part.start) + 1 or part.start
+            offset = (
+                block_end if whole else text.find("\n", offset - 1, part.start) + 1 or part.start
+            )
         else:
-            space = _SPACE.search(text, at - 1, part.start)
-            at = space.end() if space else part.start
-        yield Span(trimmed(text, min(at, part.start), part.end).start, part.end)
+            space = _SPACE.search(text, offset - 1, part.start)
+            offset = space.end() if space else part.start
+        yield Span(trimmed(text, min(offset, part.start), part.end).start, part.end)

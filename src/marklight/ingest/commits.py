@@ -77,21 +77,21 @@ def read_commits(
 
     The caller may append hashes while it iterates.
     """
-    at = 0
-    while at < len(hashes):
+    index = 0
+    while index < len(hashes):
         with git.Stream(place, "cat-file", "--batch") as process:
-            sent = at
-            while at < len(hashes):
-                if sent <= at:
-                    sent = min(len(hashes), at + git.READ_AHEAD)
-                    process.send("".join(f"{each}\n" for each in hashes[at:sent]).encode())
-                commit = _next_commit(process, hashes[at])
+            sent = index
+            while index < len(hashes):
+                if sent <= index:
+                    sent = min(len(hashes), index + git.READ_AHEAD)
+                    process.send("".join(f"{hash}\n" for hash in hashes[index:sent]).encode())
+                commit = _next_commit(process, hashes[index])
                 if commit is None:
-                    yield UnreadableCommit(hashes[at], process.wait_for_error())
-                    at += 1
+                    yield UnreadableCommit(hashes[index], process.wait_for_error())
+                    index += 1
                     break
                 yield commit
-                at += 1
+                index += 1
 
 
 def _next_commit(process: git.Stream, hash: str) -> CommitObject | UnreadableCommit | None:
@@ -161,9 +161,9 @@ def _iso_date(seconds: int, zone: str) -> str:
     """Return ISO 8601 with the zone; an impossible time or zone becomes the nearest time in UTC."""
     try:
         offset = timedelta(hours=int(zone[1:3]), minutes=int(zone[3:5]))
-        own = timezone(-offset if zone[0] == "-" else offset)
+        author_zone = timezone(-offset if zone[0] == "-" else offset)
         utc = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
-        return utc.astimezone(own).isoformat()
+        return utc.astimezone(author_zone).isoformat()
     except (ValueError, OverflowError):
         return iso_time(seconds * 10**9)
 
@@ -229,27 +229,27 @@ def chunk_commit(document: Document) -> Entry:
 def _parts(head: Heading, lines: Sequence[str]) -> Iterator[_Part]:
     """Split lines into parts of `MAX_CHARS`, at a hunk or paragraph if one starts in the second half of a part."""
     first, last = head.lines
-    at = first
-    while at <= last:
-        size, end, good = 0, at, 0
-        while end <= last and (size + len(lines[end - 1]) < MAX_CHARS or end == at):
+    start = first
+    while start <= last:
+        size, end, good = 0, start, 0
+        while end <= last and (size + len(lines[end - 1]) < MAX_CHARS or end == start):
             size += len(lines[end - 1]) + 1
             end += 1
             begins = end <= last and (lines[end - 1].startswith("@@") or not lines[end - 2].strip())
             if begins and size > MAX_CHARS // 2:
                 good = end
         end = good if good and end <= last else end
-        taken = tuple(lines[at - 1 : end - 1])
+        taken = tuple(lines[start - 1 : end - 1])
         if any(line.strip() for line in taken):
-            yield _Part(head, at, taken)
-        at = end
+            yield _Part(head, start, taken)
+        start = end
 
 
 def _merge_small(parts: Sequence[_Part]) -> list[list[_Part]]:
     groups: list[list[_Part]] = []
     for part in parts:
         small = groups and part.size < SMALL_CHARS and groups[-1][-1].size < SMALL_CHARS
-        if small and sum(each.size for each in groups[-1]) + part.size < 2 * SMALL_CHARS:
+        if small and sum(member.size for member in groups[-1]) + part.size < 2 * SMALL_CHARS:
             groups[-1].append(part)
         else:
             groups.append([part])
@@ -361,25 +361,25 @@ class DiffReader:
 
     def __call__(self, hashes: Sequence[str]) -> Iterator[CommitChanges]:
         """Return the changes of each of these commits, in order."""
-        at = 0
-        while at < len(hashes):
+        index = 0
+        while index < len(hashes):
             if self.problem:
                 yield CommitChanges()
-                at += 1
+                index += 1
                 continue
             # A random line that no file can contain marks the end of a diff.
             end = f"end of {secrets.token_hex(16)}\n".encode()
             with git.Stream(self._place, "diff-tree", "--stdin", "--raw", "-z", *_DIFF) as process:
-                sent, buffer = at, bytearray()
-                while at < len(hashes):
-                    if sent <= at:
-                        sent = min(len(hashes), at + git.READ_AHEAD)
+                sent, buffer = index, bytearray()
+                while index < len(hashes):
+                    if sent <= index:
+                        sent = min(len(hashes), index + git.READ_AHEAD)
                         process.send(
-                            b"".join(each.encode() + b"\n" + end for each in hashes[at:sent])
+                            b"".join(hash.encode() + b"\n" + end for hash in hashes[index:sent])
                         )
                     length = _read_until(process, buffer, end)
-                    yield self._changes(hashes[at], bytes(buffer), length, process)
-                    at += 1
+                    yield self._changes(hashes[index], bytes(buffer), length, process)
+                    index += 1
                     if length is None:
                         break
                     del buffer[: length + len(end)]
@@ -422,40 +422,40 @@ class DiffReader:
 def _read_until(process: git.Stream, buffer: bytearray, end: bytes) -> int | None:
     """Return the length of the next commit's output; None where git ended before, or it is too long."""
     seen = 0
-    while (at := buffer.find(end, max(0, seen - len(end)))) < 0:
+    while (length := buffer.find(end, max(0, seen - len(end)))) < 0:
         seen = len(buffer)
         more = process.read()
         if not more or seen > MAX_DIFF_BYTES:
             return None
         buffer += more
-    return at
+    return length
 
 
 def split_names(output: bytes) -> tuple[list[bytes], bytes]:
     """Return the names of all changed files, old names of renamed files included, and the patch after them."""
     names: list[bytes] = []
-    at = 0
-    while output[at : at + 1] == b":":
-        end = output.find(b"\0", at)
+    offset = 0
+    while output[offset : offset + 1] == b":":
+        end = output.find(b"\0", offset)
         if end < 0:
             break
-        for _ in range(2 if output[at:end].rsplit(b" ", 1)[-1][:1] in (b"R", b"C") else 1):
+        for _ in range(2 if output[offset:end].rsplit(b" ", 1)[-1][:1] in (b"R", b"C") else 1):
             begin, end = end + 1, output.find(b"\0", end + 1)
             if end < 0:
                 return names, b""
             names.append(output[begin:end])
-        at = end + 1
-    return names, output[at:].lstrip(b"\0")
+        offset = end + 1
+    return names, output[offset:].lstrip(b"\0")
 
 
 def parse_patch(patch: bytes, is_source: Callable[[bytes], bool], max_lines: int) -> list[FileDiff]:
     """Return the diffs of source files, `max_lines` lines in all; binary files have none."""
     diffs: list[FileDiff] = []
-    at = 0 if patch.startswith(_FILE) else -1
-    while at >= 0 and max_lines > 0:
-        after = patch.find(b"\n" + _FILE, at)
-        section = patch[at : after if after >= 0 else len(patch)]
-        at = after + 1 if after >= 0 else -1
+    offset = 0 if patch.startswith(_FILE) else -1
+    while offset >= 0 and max_lines > 0:
+        after = patch.find(b"\n" + _FILE, offset)
+        section = patch[offset : after if after >= 0 else len(patch)]
+        offset = after + 1 if after >= 0 else -1
         hunks = section.find(b"\n@@ ")
         path = _patch_path(section[:hunks]) if hunks >= 0 else None
         if path is None or not is_source(path):

@@ -176,9 +176,9 @@ def _runs(ranges: Sequence[PathRange]) -> Iterator[list[PathRange]]:
 
 def _before(run: Sequence[PathRange], path: str) -> list[PathRange]:
     """Return the part of these ranges that comes before a path."""
-    started = [each for each in run if each.first < path]
+    started = [part for part in run if part.first < path]
     return [
-        each._replace(end=path) if each.end is None or each.end > path else each for each in started
+        part._replace(end=path) if part.end is None or part.end > path else part for part in started
     ]
 
 
@@ -252,11 +252,11 @@ class Walk:
     def reason_not_reached(self, file: str, reason: str | None) -> str | None:
         """Return why the walk does not reach a file below a symbolic link by this path; None if it does."""
         target = os.path.realpath(file)
-        for found in self.files():
-            if found.path == file:
+        for scanned in self.files():
+            if scanned.path == file:
                 return None
-            if os.path.realpath(found.path) == target:
-                return f"it is the same file as {found.id.path}, which is indexed"
+            if os.path.realpath(scanned.path) == target:
+                return f"it is the same file as {scanned.id.path}, which is indexed"
         return reason
 
     def _visit(
@@ -350,7 +350,7 @@ class Walk:
         self.folders.append(folder)
         if not self.ignore_files.isdisjoint(names):
             rules = (*rules, *rules_in(folder, relative, self.filter.options.ignore_files))
-        kept = [each for each in listed if each[0][0] != "." or self._includes_hidden(each[1].name)]
+        kept = [pair for pair in listed if pair[0][0] != "." or self._includes_hidden(pair[1].name)]
         kept.sort(key=itemgetter(0))
         return Folder(relative, rules, iter(kept), linked)
 

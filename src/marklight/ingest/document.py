@@ -191,4 +191,6 @@ def _letters(key: str) -> str:
 
 def _day_in(text: str) -> str | None:
     """Return the first day that a path or a title contains; a month or a year alone does not date a document."""
-    return next((found.iso for found in find_dates(text) if found.first == found.last), None)
+    return next(
+        (written.iso for written in find_dates(text) if written.first == written.last), None
+    )

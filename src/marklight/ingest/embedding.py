@@ -8,12 +8,13 @@ again: a passage over the token limit of the model is embedded in parts, and its
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from marklight.batch import Batch, Vectors
-from marklight.model import Chunk, Counts, DocumentId
+from marklight.model import Chunk, Counts, DocumentId, trail
 from marklight.ports import (
     FIELD_BOOSTS,
     VOCABULARY_SIZE,
@@ -23,20 +24,12 @@ from marklight.ports import (
     no_progress,
 )
 from marklight.text import query_terms
-
-if TYPE_CHECKING:
-    from marklight.model import Vector
-    from marklight.query import Query
-from collections.abc import Iterator
-from itertools import pairwise
-from typing import TYPE_CHECKING
-
-from marklight.model import trail
 from marklight.text.lines import sentence_ends
 from marklight.text.markdown import chunk_embedding_text, strip_markup
 
 if TYPE_CHECKING:
-    from marklight.model import Matrix
+    from marklight.model import Matrix, Vector
+    from marklight.query import Query
 
 WINDOW = 256
 """Passages embedded for one commit: some six seconds of work on two cores."""
@@ -97,10 +90,10 @@ class Indexing:
         `until` is a `time.monotonic` value; `wait_seconds` limits the wait for the writer lock.
         """
         for model in self.models():
-            self.store_model_name(wait_seconds, model)
+            self.store_model_name(model, wait_seconds)
         count = self.embed_passages(progress, until, first)
         replaced = self.replace_outdated(progress, until)
-        if self.embedder is not None and not self.counts().pending:
+        if not self.counts().pending:
             self.embed_vocabulary(progress, until)
         return Embedded(count + replaced.passages, replaced.replaced)
 
@@ -108,13 +101,26 @@ class Indexing:
         self, progress: Progress, until: float | None, first: Callable[[], Sequence[str]] = tuple
     ) -> int:
         """Embed the passages in the index that have no vector, those in `first` before others; return how many."""
-        return max(
-            (
-                _embed_passages(self.engine, model, progress, until, first(), self.stored)
-                for model in self.models()
-            ),
-            default=0,
-        )
+        counts = [self._embed_passages(model, progress, until, first()) for model in self.models()]
+        return max(counts, default=0)
+
+    def _embed_passages(
+        self, model: Embedder, progress: Progress, until: float | None, first: Sequence[str]
+    ) -> int:
+        window = WINDOW if until is None else SMALL_WINDOW
+        count = 0
+        while until is None or time.monotonic() < until:
+            with self.engine.snapshot() as snapshot:
+                counts = snapshot.status.counts(model.fingerprint)
+                if not counts.pending:
+                    break
+                pending = snapshot.vectors.pending(model.fingerprint, window, first)
+            if not pending:
+                break
+            progress("Embedding passages", counts.embedded, counts.chunks)
+            self._commit_vectors(model, {passage.digest: passage.chunk for passage in pending})
+            count += len(pending)
+        return count
 
     def has_outdated(self) -> bool:
         """Return true if passages of other settings wait for those that replace them; here there are none."""
@@ -141,29 +147,59 @@ class Indexing:
                 if until is not None and time.monotonic() >= until:
                     return count, False
                 digests = missing[start : start + window]
-                chunks = [distinct[each] for each in digests]
-                _commit_vectors(self.engine, model, digests, chunks, self.stored)
+                self._commit_vectors(model, {digest: distinct[digest] for digest in digests})
                 count += len(digests)
         return count, True
+
+    def _commit_vectors(self, model: Embedder, passages: Mapping[str, Chunk]) -> None:
+        """Embed passages, given by digest, except those with a stored vector, and commit the vectors."""
+        import numpy as np
+
+        digests = tuple(passages)
+        vectors = dict(self.stored(model.fingerprint, digests))
+        missing = [digest for digest in digests if digest not in vectors]
+        if missing:
+            rows = embed_chunks(model, [passages[digest] for digest in missing])
+            vectors.update(zip(missing, rows, strict=True))
+        matrix = np.stack([vectors[digest] for digest in digests])
+        self.commit(Batch(vectors=Vectors(model.fingerprint, digests, matrix)))
+
+    def commit(self, batch: Batch, wait_seconds: float = COMMIT_SECONDS) -> None:
+        """Commit a batch. The writer lock is held for that only, so that text can be indexed while vectors are computed."""
+        with self.engine.writing(wait_seconds):
+            self.engine.commit(batch)
 
     def models(self) -> list[Embedder]:
         """Return the models that embed the passages: none, the configured one, or also the second one."""
         if self.embedder is None:
             return []
-        second = self.second_model()
-        return [self.embedder, *([second] if second else [])]
-
-    def second_model(self) -> Embedder | None:
-        """Return the second model if documents in their languages need it."""
         with self.engine.snapshot() as snapshot:
-            return self.second(snapshot.metadata.languages())
+            second = self.second(snapshot.metadata.languages())
+        return [self.embedder, *([second] if second else [])]
 
     def embed_vocabulary(
         self, progress: Progress = no_progress, until: float | None = None
     ) -> None:
-        """Embed the terms of the vocabulary without a vector, the most frequent first."""
-        if self.embedder is not None:
-            _embed_vocabulary(self.engine, self.embedder, progress, until)
+        """Embed the terms of the vocabulary without a vector, the most frequent first.
+
+        The manifest records whether some are left, so that a search need not count terms to find out.
+        """
+        if self.embedder is None:
+            return
+        model, window = self.embedder.fingerprint, TERM_WINDOW
+        if until is not None:
+            window, until = SMALL_TERM_WINDOW, min(until, time.monotonic() + TERM_SECONDS)
+        with self.engine.snapshot() as snapshot:
+            missing = snapshot.vocabulary.terms_without_vector(model, VOCABULARY_SIZE)
+            recorded = _terms_missing(snapshot.status.manifest(), model)
+        done = 0
+        while done < len(missing) and (until is None or time.monotonic() < until):
+            progress("Embedding vocabulary", done, len(missing))
+            terms = tuple(missing[done : done + window])
+            self.commit(Batch(concepts=Vectors(model, terms, self.embedder.embed_passages(terms))))
+            done += len(terms)
+        if (left := done < len(missing)) != recorded:
+            self.commit(Batch(manifest={_terms_key(model): MISSING if left else ""}))
 
     def with_time_limit(self, seconds: float) -> Self:
         """Return a copy whose model gives up after so many seconds, if it is a remote one."""
@@ -175,13 +211,10 @@ class Indexing:
             return True
         if self.embedder is None:
             return False
+        models = [model.fingerprint for model in self.models()]
         with self.engine.snapshot() as snapshot:
-            model = self.embedder.fingerprint
-            second = self.second(snapshot.metadata.languages())
-            models = [model, *([second.fingerprint] if second else [])]
-            return any(
-                snapshot.status.counts(each).pending > 0 for each in models
-            ) or _terms_missing(snapshot.status.manifest(), model)
+            pending = any(snapshot.status.counts(model).pending > 0 for model in models)
+            return pending or _terms_missing(snapshot.status.manifest(), models[0])
 
     def counts(self) -> Counts:
         """Return the counts of the index, for the configured model."""
@@ -193,10 +226,8 @@ class Indexing:
         if self.embedder is None:
             return
         with self.engine.snapshot() as snapshot:
-            counts, models = (
-                snapshot.status.counts(self.embedder.fingerprint),
-                snapshot.status.models(),
-            )
+            counts = snapshot.status.counts(self.embedder.fingerprint)
+            models = snapshot.status.models()
         if counts.pending:
             return
         keep = {model.fingerprint for model in self.models()}
@@ -204,19 +235,13 @@ class Indexing:
         if set(models) - keep or unused > max(UNUSED_MIN, UNUSED_SHARE * counts.chunks):
             self.engine.clean(keep=keep)
 
-    def store_model_name(
-        self, wait_seconds: float = COMMIT_SECONDS, model: Embedder | None = None
-    ) -> None:
+    def store_model_name(self, model: Embedder, wait_seconds: float) -> None:
         """Store the name by which the model of these vectors can be loaded again."""
-        model = model or self.embedder
-        if model is None:
-            return
         key = model_name_key(model.fingerprint)
         with self.engine.snapshot() as snapshot:
             stored = snapshot.status.manifest().get(key) == model.name
         if not stored:
-            with self.engine.writing(wait_seconds):
-                self.engine.commit(Batch(manifest={key: model.name}))
+            self.commit(Batch(manifest={key: model.name}), wait_seconds)
 
 
 def passages_matching(engine: Engine, query: Query) -> list[str]:
@@ -230,87 +255,6 @@ def passages_matching(engine: Engine, query: Query) -> list[str]:
 def model_name_key(fingerprint: str) -> str:
     """Return the manifest key of the name of the model with this fingerprint."""
     return f"model {fingerprint}"
-
-
-def _embed_passages(
-    engine: Engine,
-    embedder: Embedder,
-    progress: Progress,
-    until: float | None,
-    first: Sequence[str],
-    stored: StoredVectors,
-) -> int:
-    """Embed the passages without a vector; return how many were embedded.
-
-    The writer lock is held during commits only, so that text can be indexed while vectors are computed.
-    """
-    window = WINDOW if until is None else SMALL_WINDOW
-    count = 0
-    while until is None or time.monotonic() < until:
-        with engine.snapshot() as snapshot:
-            counts = snapshot.status.counts(embedder.fingerprint)
-            pending = (
-                snapshot.vectors.pending(embedder.fingerprint, window, first)
-                if counts.pending
-                else []
-            )
-        if not pending:
-            break
-        progress("Embedding passages", counts.embedded, counts.chunks)
-        digests = [each.digest for each in pending]
-        _commit_vectors(engine, embedder, digests, [each.chunk for each in pending], stored)
-        count += len(pending)
-    return count
-
-
-def _commit_vectors(
-    engine: Engine,
-    embedder: Embedder,
-    digests: Sequence[str],
-    chunks: Sequence[Chunk],
-    stored: StoredVectors,
-) -> None:
-    """Embed passages, except those with a stored vector, and commit their vectors under these digests."""
-    import numpy as np
-
-    vectors = dict(stored(embedder.fingerprint, digests))
-    missing = {
-        digest: chunk
-        for digest, chunk in zip(digests, chunks, strict=True)
-        if digest not in vectors
-    }
-    if missing:
-        vectors.update(zip(missing, embed_chunks(embedder, list(missing.values())), strict=True))
-    matrix = np.stack([vectors[digest] for digest in digests])
-    with engine.writing(COMMIT_SECONDS):
-        engine.commit(Batch(vectors=Vectors(embedder.fingerprint, tuple(digests), matrix)))
-
-
-def _embed_vocabulary(
-    engine: Engine, embedder: Embedder, progress: Progress, until: float | None
-) -> None:
-    """Embed the vocabulary terms without a vector, the most frequent first.
-
-    The manifest records whether some are left, so that a search need not count terms to find out.
-    """
-    window = TERM_WINDOW
-    if until is not None:
-        window, until = SMALL_TERM_WINDOW, min(until, time.monotonic() + TERM_SECONDS)
-    with engine.snapshot() as snapshot:
-        missing = snapshot.vocabulary.terms_without_vector(embedder.fingerprint, VOCABULARY_SIZE)
-        recorded = _terms_missing(snapshot.status.manifest(), embedder.fingerprint)
-    done = 0
-    while done < len(missing) and (until is None or time.monotonic() < until):
-        progress("Embedding vocabulary", done, len(missing))
-        terms = tuple(missing[done : done + window])
-        rows = embedder.embed_passages(terms)
-        with engine.writing(COMMIT_SECONDS):
-            engine.commit(Batch(concepts=Vectors(embedder.fingerprint, terms, rows)))
-        done += len(terms)
-    if (left := done < len(missing)) != recorded:
-        value = MISSING if left else ""
-        with engine.writing(COMMIT_SECONDS):
-            engine.commit(Batch(manifest={_terms_key(embedder.fingerprint): value}))
 
 
 def _terms_missing(manifest: Mapping[str, str], model: str) -> bool:

@@ -154,9 +154,9 @@ class Stream:
         """Kill the process."""
         self._closed.set()
         self._process.kill()
-        for each in (self._in, self._out, self._errors):
+        for file in (self._in, self._out, self._errors):
             with suppress(OSError):  # input that git no longer reads
-                each.close()
+                file.close()
         self._process.wait()
 
     def __enter__(self) -> Self:
@@ -215,8 +215,8 @@ def environment(repository: Repository | Path) -> dict[str, str]:
         if name in KEPT or not name.startswith("GIT_")
     }
     if isinstance(repository, Repository):
-        kept |= {"GIT_DIR": str(repository.own), "GIT_COMMON_DIR": str(repository.store)}
-        if repository.folder != repository.own:
+        kept |= {"GIT_DIR": str(repository.git_folder), "GIT_COMMON_DIR": str(repository.store)}
+        if repository.folder != repository.git_folder:
             kept["GIT_WORK_TREE"] = str(repository.folder)
     return {**kept, **OVERRIDES}
 
@@ -276,7 +276,7 @@ class Repository:
     """Root of the working tree; of a bare repository the git directory."""
     store: Path
     """Common git directory: objects and refs; linked worktrees of one repository share it."""
-    own: Path
+    git_folder: Path
     """Git directory of this worktree: HEAD."""
 
     def tips(self) -> frozenset[str]:
@@ -285,7 +285,9 @@ class Repository:
         tips = set(output.decode().split())
         try:
             # Mostly the name of a branch; a commit hash where HEAD is detached.
-            head = first_bytes(self.own / "HEAD", MAX_BYTES).decode("utf-8", "replace").strip()
+            head = (
+                first_bytes(self.git_folder / "HEAD", MAX_BYTES).decode("utf-8", "replace").strip()
+            )
         except OSError:
             head = ""
         return frozenset(tips | ({head} if is_hash(head) else set()))
@@ -303,14 +305,14 @@ class Repository:
 
     def has_objects(self, hashes: Collection[str]) -> bool:
         """Return true if all of these objects exist."""
-        lines = "".join(f"{each}\n" for each in hashes).encode()
+        lines = "".join(f"{hash}\n" for hash in hashes).encode()
         output, code, _ = try_run(self, "cat-file", "--batch-check", given=lines)
         return code == 0 and b" missing\n" not in output
 
     def reachable(self, tips: Iterable[str], without: Iterable[str] = ()) -> tuple[list[str], str]:
         """Return the commits reachable from `tips` and not from `without`, newest first, and git's error if it stopped."""
-        revisions = [*tips, *(f"^{each}" for each in without)]
-        lines = "".join(f"{each}\n" for each in revisions).encode()
+        revisions = [*tips, *(f"^{hash}" for hash in without)]
+        lines = "".join(f"{hash}\n" for hash in revisions).encode()
         arguments = ("rev-list", "--ignore-missing", "--stdin")
         output, code, messages = try_run(self, *arguments, given=lines)
         return output.decode().split(), error_line(messages) if code else ""
@@ -320,7 +322,7 @@ class Repository:
         if not hashes:
             return {}
         columns = "--format=%(objectname) %(*objectname) %(refname:short)"
-        points = [f"--points-at={each}" for each in hashes]
+        points = [f"--points-at={hash}" for hash in hashes]
         output, _, _ = try_run(self, "for-each-ref", columns, *points, *REF_NAMESPACES)
         refs: dict[str, list[str]] = {}
         for line in output.decode("utf-8", "backslashreplace").splitlines():
@@ -345,10 +347,10 @@ def find(folder: Path) -> Repository | None:
     store, *rest = os.fsdecode(output).removesuffix("\n").split("\n")
     if len(rest) != 1:
         raise HistoryError(f"The path of the repository around {folder} contains a line break")
-    resolved, own = folder.resolve(), Path(rest[0]).resolve()
+    resolved, git_folder = folder.resolve(), Path(rest[0]).resolve()
     # Not what git calls the root of the files: `core.worktree` could name any folder above.
-    root = own if resolved.is_relative_to(own) else _root(resolved)
-    repository = Repository(root, (resolved / store).resolve(), own)
+    root = git_folder if resolved.is_relative_to(git_folder) else _root(resolved)
+    repository = Repository(root, (resolved / store).resolve(), git_folder)
     verify_containment(repository)
     return repository
 
@@ -356,7 +358,7 @@ def find(folder: Path) -> Repository | None:
 def _root(folder: Path) -> Path:
     """Return the nearest folder upward with a `.git`."""
     around = (folder, *folder.parents)
-    return next((each for each in around if os.path.lexists(each / ".git")), folder)
+    return next((parent for parent in around if os.path.lexists(parent / ".git")), folder)
 
 
 def is_hash(text: str) -> bool:
@@ -375,24 +377,26 @@ def verify_containment(repository: Repository) -> None:
 
 
 def _verify_directories(repository: Repository) -> None:
-    root, own, store = repository.folder, repository.own, repository.store
-    if own.is_relative_to(root) and store.is_relative_to(root):
+    root, git_folder, store = repository.folder, repository.git_folder, repository.store
+    if git_folder.is_relative_to(root) and store.is_relative_to(root):
         return
-    if own.parent == store / "worktrees":
-        if _worktree(own) == root:
+    if git_folder.parent == store / "worktrees":
+        if _worktree(git_folder) == root:
             return
         hint = "If this is your worktree and was moved: run `git worktree repair` in it"
-        raise _outside(repository, "its git directory", own, hint)
-    if own.is_relative_to(root):
+        raise _outside(repository, "its git directory", git_folder, hint)
+    if git_folder.is_relative_to(root):
         raise _outside(repository, "the file commondir in its git directory", store)
-    if own != store or _core_worktree(repository) != root:
-        raise _outside(repository, "its git directory", own)
+    if git_folder != store or _core_worktree(repository) != root:
+        raise _outside(repository, "its git directory", git_folder)
 
 
-def _worktree(own: Path) -> Path | None:
+def _worktree(git_folder: Path) -> Path | None:
     """Return the folder of a linked worktree, by the back link in its git directory."""
     try:
-        link = own / os.fsdecode(first_bytes(own / "gitdir", MAX_PATH_BYTES)).rstrip("\r\n")
+        link = git_folder / os.fsdecode(first_bytes(git_folder / "gitdir", MAX_PATH_BYTES)).rstrip(
+            "\r\n"
+        )
         return link.parent.resolve() if link.name == ".git" else None
     except (OSError, ValueError):
         return None
@@ -402,13 +406,17 @@ def _core_worktree(repository: Repository) -> Path | None:
     """Return the folder of a submodule, by the setting in its git directory."""
     arguments = ("config", "--null", "--get", "core.worktree")
     output, code, _ = try_run(repository, *arguments, seconds=QUICK)
-    return None if code else (repository.own / os.fsdecode(output.removesuffix(b"\0"))).resolve()
+    return (
+        None
+        if code
+        else (repository.git_folder / os.fsdecode(output.removesuffix(b"\0"))).resolve()
+    )
 
 
 def _verify_content(repository: Repository) -> None:
     """Follow links among objects and refs, and alternates, as long as they stay inside."""
     paths = [
-        str(repository.own / "HEAD"),
+        str(repository.git_folder / "HEAD"),
         *(str(repository.store / name) for name in INDEXED_PATHS),
     ]
     # Alternates outside are rejected although they give objects without refs, as in `git clone --shared`: hashes of private commits
@@ -479,5 +487,5 @@ def _is_safe(repository: Repository) -> bool:
             # An empty value resets the list, as in git.
             folders = [*folders, value] if value else []
     return any(
-        os.path.isabs(each) and Path(each).resolve() == repository.folder for each in folders
+        os.path.isabs(listed) and Path(listed).resolve() == repository.folder for listed in folders
     )

@@ -185,16 +185,18 @@ class CommitIngest(Indexing):
                 batch = self._read(repository, diff, diff.new[done : done + BATCH], diffs)
                 kept = self._without_vectors(batch.entries, until)
                 waiting += len(kept)
-                entries = tuple(each for each in batch.entries if each.document.id not in kept)
+                entries = tuple(entry for entry in batch.entries if entry.document.id not in kept)
                 batch = replace(batch, entries=entries)
                 if batch:
                     self.engine.commit(batch)
                 done += BATCH
                 documents = [entry.document for entry in batch.entries]
-                remarks = ((each.id, text) for each in documents for text in each.remarks)
+                remarks = (
+                    (document.id, text) for document in documents for text in document.remarks
+                )
                 report = replace(
                     report,
-                    added=(*report.added, *(each.id for each in documents)),
+                    added=(*report.added, *(document.id for document in documents)),
                     skipped=(*report.skipped, *batch.failures),
                     remarks=(*report.remarks, *remarks),
                 )
@@ -211,9 +213,9 @@ class CommitIngest(Indexing):
     def _without_vectors(self, entries: Sequence[Entry], until: float | None) -> set[DocumentId]:
         """Embed the passages that replace those of other settings; return the commits that must keep theirs for now."""
         with self.engine.snapshot() as snapshot:
-            indexed = snapshot.documents.files_of([each.document.id for each in entries])
+            indexed = snapshot.documents.files_of([entry.document.id for entry in entries])
             embedded = snapshot.status.models()
-        replacing = [each for each in entries if each.document.id in indexed]
+        replacing = [entry for entry in entries if entry.document.id in indexed]
         if not replacing or not embedded or (self.embedder is None and until is None):
             return set()
         chunks = [chunk for entry in replacing for chunk in entry.chunks]
@@ -235,7 +237,7 @@ class CommitIngest(Indexing):
         # A merge repeats the changes of its branches, and at the edge of a shallow clone git would show all files as new.
         edge = diff.state.edge
         with_diff = [
-            each.hash for each in commits if len(each.parents) < 2 and each.hash not in edge
+            commit.hash for commit in commits if len(commit.parents) < 2 and commit.hash not in edge
         ]
         changes = dict(zip(with_diff, diffs(with_diff), strict=True))
         documents = (

@@ -40,7 +40,7 @@ class IndexDiff:
     generation: int
     """Generation of the index that was compared; if it changes, compare again."""
     scan: Scan
-    known: Mapping[DocumentId, IndexedFile]
+    indexed: Mapping[DocumentId, IndexedFile]
     failed: Mapping[DocumentId, Failure]
     tried_recipe: str
     """The recipe by which unreadable files were last tried."""
@@ -57,7 +57,7 @@ class IndexDiff:
     @property
     def denied(self) -> list[DocumentId]:
         """Return the folders that this user may not list; their documents stay in the index."""
-        return [each.document for each in self.scan.unreadable if each.reason == DENIED]
+        return [failure.document for failure in self.scan.unreadable if failure.reason == DENIED]
 
 
 @contextmanager
@@ -80,16 +80,18 @@ def compare(
 ) -> IndexDiff:
     """Return the difference between the files of a scan and the index."""
     tried = snapshot.status.manifest().get(FAILURES_RECIPE, "")
-    known, failures = snapshot.documents.files(scan.ranges), snapshot.status.failures()
+    indexed, failures = snapshot.documents.files(scan.ranges), snapshot.status.failures()
     if scan.ranges is not None:
         ranges = scan.ranges
         failures = [
-            each for each in failures if any(part.contains(each.document) for part in ranges)
+            failure
+            for failure in failures
+            if any(part.contains(failure.document) for part in ranges)
         ]
     states = {id: scanned.file for id, scanned in scan.files.items()}
-    current = [_current(each, scan.files, tried == recipe, max_bytes) for each in failures]
-    steps = plan(states, known, current, scan.unreadable, recipe, rebuild=rebuild)
-    failed, removed = {each.document: each for each in failures}, set(steps.removed)
+    current = [_current(failure, scan.files, tried == recipe, max_bytes) for failure in failures]
+    steps = plan(states, indexed, current, scan.unreadable, recipe, rebuild=rebuild)
+    failed, removed = {failure.document: failure for failure in failures}, set(steps.removed)
     unreadable = tuple(
         failure
         for failure in scan.unreadable
@@ -98,7 +100,7 @@ def compare(
     leaving = {folder: sum(_below(id, folder) for id in removed) for folder in scan.nested}
     nested = {folder: count for folder, count in leaving.items() if count}
     return IndexDiff(
-        snapshot.generation, scan, known, failed, tried, steps, unreadable, rebuild, nested
+        snapshot.generation, scan, indexed, failed, tried, steps, unreadable, rebuild, nested
     )
 
 
@@ -126,7 +128,7 @@ def _current(
 
 def plan(
     states: Mapping[DocumentId, FileState],
-    known: Mapping[DocumentId, IndexedFile],
+    indexed_files: Mapping[DocumentId, IndexedFile],
     failed: Iterable[Failure],
     unreadable: Iterable[Failure],
     recipe: str,
@@ -140,7 +142,7 @@ def plan(
     """
     read, outdated = [], []
     for id, file in states.items():
-        indexed = known.get(id)
+        indexed = indexed_files.get(id)
         if rebuild or indexed is None or indexed.file != file:
             read.append(id)
         elif indexed.recipe != recipe:
@@ -150,10 +152,12 @@ def plan(
         read = [id for id in read if id not in tried or tried[id] != states[id]]
     unseen = {failure.document for failure in unreadable}
     gone = [
-        id for id in {**known, **tried} if id not in states and (id in known or id not in unseen)
+        id
+        for id in {**indexed_files, **tried}
+        if id not in states and (id in indexed_files or id not in unseen)
     ]
     # Only the machines that had a file can find out that it was deleted.
-    gone = [id for id in gone if id not in known or not known[id].file.is_elsewhere]
+    gone = [id for id in gone if id not in indexed_files or not indexed_files[id].file.is_elsewhere]
     # Documents below a folder that cannot be listed may still exist, so they are kept.
     folders = [id for id in unseen if id.path.endswith("/")]
     removed = [id for id in gone if not any(_below(id, folder) for folder in folders)]

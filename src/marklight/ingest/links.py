@@ -1,18 +1,14 @@
-"""Links between documents: names of a document, link targets to names, and communities of linked documents (Louvain)."""
+"""Links between documents: names of a document, and the names that a link target may mean."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import unquote
 
-from marklight.batch import Batch
-from marklight.ingest.embedding import COMMIT_SECONDS
 from marklight.ingest.parse import Mention, Style, Title
 from marklight.model import DocumentId, Link, LinkType, Name, NameStrength
-from marklight.ports import Engine, Snapshot
 from marklight.text import bounded_key
 
 EXTENSIONS = ("md", "markdown", "mdx", "txt")
@@ -23,11 +19,6 @@ ROOT = "."
 MAX_COMPONENTS = 16
 """Longest path suffix, in components, that is a name: all suffixes of a path of n folders have n² characters. A link
 with more components must name the whole path."""
-
-MAX_PAIRS = 200_000
-"""Above this number of linked pairs no communities are computed: 100,000 take 5 seconds, and time grows faster."""
-GROUPED = "communities"
-"""Manifest key: generation of the links from which communities were last computed."""
 
 _EXTENSION = re.compile(r"\.([a-z][a-z0-9]{0,9})$")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
@@ -107,7 +98,7 @@ def links_for(
     """Return the mentions that are links, in the order of the text."""
     types = _types(titles)
     links: list[Link] = []
-    known: dict[tuple[Style, str], tuple[str, ...]] = {}
+    keys_by_target: dict[tuple[Style, str], tuple[str, ...]] = {}
     for mention in mentions:
         if mention.style is Style.MARKDOWN:
             target, _, fragment = mention.target.partition("#")
@@ -115,9 +106,9 @@ def links_for(
         else:
             target, fragment = wiki_parts(mention.target)
         spelled = (mention.style, target)
-        if spelled not in known:
-            known[spelled] = keys_for(target, source, mention.style)
-        if not (keys := known[spelled]):
+        if spelled not in keys_by_target:
+            keys_by_target[spelled] = keys_for(target, source, mention.style)
+        if not (keys := keys_by_target[spelled]):
             continue
         if mention.style is Style.RELATED:
             kind = LinkType.RELATED
@@ -144,9 +135,9 @@ def _types(titles: Sequence[Title]) -> Mapping[int, LinkType]:
     for index, title in enumerate(titles):
         while above and above[-1][0] >= title.level:
             above.pop()
-        own = title.text.lower()
+        lower = title.text.lower()
         outer = above[-1][1] if above else LinkType.LINKS_TO
-        types[index] = next((kind for kind, pattern in _TYPES if pattern.match(own)), outer)
+        types[index] = next((kind for kind, pattern in _TYPES if pattern.match(lower)), outer)
         above.append((title.level, types[index]))
     return types
 
@@ -162,54 +153,22 @@ def _stem(name: str) -> str:
 
 def _join(folder: Sequence[str], written: Sequence[str]) -> str:
     """Return the path from a folder; empty where it leads out of the collection."""
-    at = list(folder)
+    path = list(folder)
     for part in written:
         if part != "..":
-            at.append(part)
-        elif at:
-            at.pop()
+            path.append(part)
+        elif path:
+            path.pop()
         else:
             return ""
-    return "/".join(at) or ROOT
+    return "/".join(path) or ROOT
 
 
 def _suffixes(parts: Sequence[str]) -> list[str]:
     """Return the suffixes of a path, the longest first; their number is bounded."""
     last = parts[-MAX_COMPONENTS:]
-    return [bounded_key("/".join(last[at:])) for at in range(len(last))]
+    return [bounded_key("/".join(last[start:])) for start in range(len(last))]
 
 
 def _unique(keys: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(bounded_key(key) for key in keys if key))
-
-
-def update_communities(engine: Engine) -> None:
-    """Compute communities again, if links changed since the last time."""
-    with engine.snapshot() as snapshot:
-        linked = str(snapshot.links.last_changed())
-        if snapshot.status.manifest().get(GROUPED) == linked:
-            return
-        communities = louvain_communities(snapshot)
-    with engine.writing(COMMIT_SECONDS):
-        engine.commit(Batch(communities=communities, manifest={GROUPED: linked}))
-
-
-def louvain_communities(snapshot: Snapshot) -> Mapping[DocumentId, int]:
-    """Return the community number of each document by Louvain's method; a document without links has none."""
-    pairs = list(snapshot.links.edges())
-    if not pairs or len(pairs) > MAX_PAIRS:
-        return {}
-    from marklight.ingest.louvain import louvain
-
-    ids = sorted({id for pair in pairs for id in pair})
-    # Numbers, since the order of a set of strings changes from process to process.
-    number = {id: at for at, id in enumerate(ids)}
-    # Two documents that link to each other have an edge of weight 2.
-    weights = Counter(tuple(sorted((number[source], number[target]))) for source, target in pairs)
-    edges = {
-        (first, second): float(weights[first, second])
-        for first, second in sorted(weights)
-        if first != second
-    }
-    groups = sorted(sorted(group) for group in louvain(edges, len(ids)) if len(group) > 1)
-    return {ids[node]: at for at, group in enumerate(groups) for node in group}

@@ -43,8 +43,8 @@ def is_unicode(name: str) -> bool:
 def is_document(parsers: Mapping[str, str]) -> Callable[[str, str], bool]:
     """Return a predicate of folder and name; a fast one where all patterns are extensions."""
     if all(_EXTENSION.match(pattern) for pattern in parsers):
-        known = document_extensions(parsers)
-        return lambda _, name: name.lower().endswith(known)
+        extensions = document_extensions(parsers)
+        return lambda _, name: name.lower().endswith(extensions)
     return lambda folder, name: parser_for(folder + name, parsers) is not None
 
 
@@ -139,15 +139,15 @@ def rules_in(folder: str, relative: str, names: Iterable[str] = IGNORE_FILES) ->
 def rules_above(root: str, names: Iterable[str] = IGNORE_FILES) -> Rules:
     """Return the ignore files between the root of the git repository and a collection inside it."""
     folders: list[tuple[str, str]] = []
-    at, prefix = root, ""
-    while not os.path.exists(os.path.join(at, ".git")):
-        above, name = os.path.split(at)
-        if above == at:
+    repository, prefix = root, ""
+    while not os.path.exists(os.path.join(repository, ".git")):
+        above, name = os.path.split(repository)
+        if above == repository:
             return ()
-        at, prefix = above, f"{name}/{prefix}"
-        folders.append((at, prefix))
+        repository, prefix = above, f"{name}/{prefix}"
+        folders.append((repository, prefix))
     rules: Rules = ()
-    if patterns := _load(os.path.join(at, ".git", "info", "exclude")):
+    if patterns := _load(os.path.join(repository, ".git", "info", "exclude")):
         rules = (IgnoreFile(".git/info/exclude", 0, prefix, patterns),)
     for folder, relative in reversed(folders):
         for name in names:
@@ -246,7 +246,9 @@ class PathFilter:
     def _no_parser(self, folder: str, name: str) -> str | None:
         if self.is_document(folder, name):
             return None
-        patterns = [each for each in self.options.parsers if matches_pattern(folder + name, each)]
+        patterns = [
+            pattern for pattern in self.options.parsers if matches_pattern(folder + name, pattern)
+        ]
         if patterns:
             return f"the setting files.parsers excludes {patterns[0]!r}"
         return "no pattern in the setting files.parsers matches its name"

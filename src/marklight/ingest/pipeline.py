@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from marklight.batch import Batch, Entry, Failure
 from marklight.errors import Refused
 from marklight.ingest.discover import Discover, FollowedLinks
-from marklight.ingest.embedding import COMMIT_SECONDS, Embedded, Indexing
+from marklight.ingest.embedding import Embedded, Indexing
 from marklight.ingest.index_diff import (
     FAILURES_RECIPE,
     IndexDiff,
@@ -93,13 +93,13 @@ class Ingest(Indexing):
 
         report = Report()
         forecast = self._forecast(diff) if until is None else None
-        removed = {diff.known[id].digest: id for id in diff.plan.removed if id in diff.known}
+        removed = {diff.indexed[id].digest: id for id in diff.plan.removed if id in diff.indexed}
         done = 0
         for files in batches(diff, progress, until):
-            batch = self._batch(diff.known, diff.failed)
+            batch = self._batch(diff.indexed, diff.failed)
             for file in files:
                 batch.read(file, rebuild=diff.rebuild)
-            moved = moves(batch.documents, diff.known, removed)
+            moved = moves(batch.documents, diff.indexed, removed)
             gone = (*moved.values(), *batch.removed)
             shared, again = self._shared_blocks(batch.parsed, gone, forecast)
             entries = batch.chunk(self.chunker, shared)
@@ -119,7 +119,7 @@ class Ingest(Indexing):
 
         files = [diff.scan.files[id] for id in diff.plan.read]
         size = sum(min(scanned.file.size, self.max_bytes) for scanned in files)
-        forecast = Forecast(self.chunker.boilerplate, size, of_all=not diff.known)
+        forecast = Forecast(self.chunker.boilerplate, size, of_all=not diff.indexed)
         for scanned in files:
             with suppress(Refused):
                 text = read(scanned.path, self.max_bytes, scanned.inode).text
@@ -151,14 +151,14 @@ class Ingest(Indexing):
         return replace(
             report,
             notices=(*report.notices, *nested),
-            removed=(*report.removed, *(id for id in removed if id in diff.known)),
+            removed=(*report.removed, *(id for id in removed if id in diff.indexed)),
             skipped=(*report.skipped, *diff.unreadable),
             unread=diff.plan.read[done:],
         )
 
     def update_communities(self) -> None:
         """Group documents by their links again, if links changed."""
-        from marklight.ingest.links import update_communities
+        from marklight.ingest.communities import update_communities
 
         update_communities(self.engine)
 
@@ -200,7 +200,7 @@ class Ingest(Indexing):
 
     def _batch(
         self,
-        known: Mapping[DocumentId, IndexedFile],
+        indexed: Mapping[DocumentId, IndexedFile],
         failed: Mapping[DocumentId, Failure],
         stored: Iterable[Document] = (),
     ) -> FileBatch:
@@ -208,7 +208,7 @@ class Ingest(Indexing):
         from marklight.ingest.batch import FileBatch
         from marklight.ingest.read import Source
 
-        batch = FileBatch(self.discover.parsers, self.recipe, self.max_bytes, known, failed)
+        batch = FileBatch(self.discover.parsers, self.recipe, self.max_bytes, indexed, failed)
         for document in stored:
             batch.parse(document.id, Source(document.text, document.file))
         return batch
@@ -220,8 +220,7 @@ class Ingest(Indexing):
         with self.engine.snapshot() as snapshot:
             requested = snapshot.status.manifest().get(REQUESTED_RECIPE)
         if requested != self.recipe:
-            with self.engine.writing(wait_seconds):
-                self.engine.commit(Batch(manifest={REQUESTED_RECIPE: self.recipe}))
+            self.commit(Batch(manifest={REQUESTED_RECIPE: self.recipe}), wait_seconds)
 
     def find_outdated(self) -> None:
         """Find the documents that workers are to replace, in random order, so that two rarely choose the same one.
@@ -232,13 +231,13 @@ class Ingest(Indexing):
             if snapshot.status.manifest().get(REQUESTED_RECIPE) != self.recipe:
                 return
             files = snapshot.documents.files()
-        found = [
+        outdated = [
             id
             for id, file in files.items()
             if id.collection in self.collections and file.recipe != self.recipe
         ]
-        shuffle(found)
-        self.outdated.update(dict.fromkeys(found))
+        shuffle(outdated)
+        self.outdated.update(dict.fromkeys(outdated))
 
     def has_outdated(self) -> bool:
         """Return true if scans have found documents that another recipe parsed or chunked."""
@@ -263,8 +262,7 @@ class Ingest(Indexing):
             if not complete:
                 break
             if batch:
-                with self.engine.writing(COMMIT_SECONDS):
-                    self.engine.commit(batch)
+                self.commit(batch)
             for id in chosen:
                 self.outdated.pop(id, None)
             replaced = (entry.document.id for entry in batch.entries)
@@ -284,11 +282,11 @@ class Ingest(Indexing):
                 documents += (document for document in stored if document.recipe != self.recipe)
                 if sum(len(document.text) for document in documents) >= max_bytes:
                     break
-            known = snapshot.documents.files_of([document.id for document in documents])
-        batch = self._batch(known, {}, documents)
+            indexed = snapshot.documents.files_of([document.id for document in documents])
+        batch = self._batch(indexed, {}, documents)
         shared, again = self._shared_blocks(batch.parsed, batch.removed, None)
         entries = [
-            replace(entry, replaces=known[entry.document.id].digest)
+            replace(entry, replaces=indexed[entry.document.id].digest)
             for entry in batch.chunk(self.chunker, shared)
         ]
         return chosen, batch.commit((*entries, *again), {})
@@ -297,4 +295,6 @@ class Ingest(Indexing):
 def stored_documents(snapshot: Snapshot, ids: Iterable[DocumentId]) -> list[Document]:
     """Return stored documents, without those whose text is damaged."""
     documents = (snapshot.documents.get(id) for id in ids)
-    return [each for each in documents if each and digest(each.text) == each.digest]
+    return [
+        document for document in documents if document and digest(document.text) == document.digest
+    ]

@@ -59,8 +59,8 @@ def matches_pattern(path: str, pattern: str) -> bool:
 def require_parser(name: str) -> None:
     """Raise SettingsError if there is no parser of this name."""
     if name not in PARSER_VERSIONS:
-        known = ", ".join(PARSER_VERSIONS)
-        raise SettingsError(f"Unknown parser: {name!r}", f"Known parsers: {known}")
+        names = ", ".join(PARSER_VERSIONS)
+        raise SettingsError(f"Unknown parser: {name!r}", f"Known parsers: {names}")
 
 
 def parsers_fingerprint(parsers: Mapping[str, str] = PARSERS) -> str:

@@ -91,14 +91,14 @@ def render(
     return Rendered(safe, (first + 1, max(last, first + 1)))
 
 
-def _window(document: Document, lines: Sequence[str], at: int) -> tuple[int, int]:
+def _window(document: Document, lines: Sequence[str], line: int) -> tuple[int, int]:
     """Return the lines to render: all, or a part around one, from the start of a section if one is near."""
     if len(lines) <= MAX_LINES and len(document.text) <= MAX_CHARS:
         return 0, len(lines)
-    first, last, size = at, at, 0
+    first, last, size = line, line, 0
     while size < MAX_CHARS and last - first < MAX_LINES and (first > 0 or last < len(lines)):
         # A quarter of the part is context before the line.
-        if last < len(lines) and (first == 0 or 3 * (at - first) >= last - at):
+        if last < len(lines) and (first == 0 or 3 * (line - first) >= last - line):
             size += len(lines[last]) + 1
             last += 1
         else:
@@ -106,7 +106,7 @@ def _window(document: Document, lines: Sequence[str], at: int) -> tuple[int, int
             size += len(lines[first]) + 1
     sections = [heading.lines[0] - 1 for heading in document.outline]
     # At the start of a section no list, quote or fence is cut in two.
-    return next((each for each in sections if first and first <= each <= at), first), last
+    return next((start for start in sections if first and first <= start <= line), first), last
 
 
 class _Writer:
@@ -148,12 +148,12 @@ class _Writer:
 
     def resolver(self, name: str, find: Find) -> Callable[[str], str | None]:
         """Return a function that resolves addresses without a scheme to links into the library."""
-        known: dict[str, str | None] = {}
+        addresses: dict[str, str | None] = {}
 
         def resolve(address: str) -> str | None:
-            if address not in known:
-                known[address] = self._resolve(address, name, find)
-            return known[address]
+            if address not in addresses:
+                addresses[address] = self._resolve(address, name, find)
+            return addresses[address]
 
         return resolve
 
@@ -194,59 +194,67 @@ def _inlines(content: str, env: MutableMapping[str, Any]) -> list[Token]:
 class _Renderer(RendererHTML):
     """The HTML renderer of markdown-it, adapted for notes and websites."""
 
-    def fence(self, tokens: Sequence[Token], at: int, options: OptionsDict, env: Any) -> str:
-        return self.code_block(tokens, at, options, env)
+    def fence(self, tokens: Sequence[Token], index: int, options: OptionsDict, env: Any) -> str:
+        return self.code_block(tokens, index, options, env)
 
-    def code_block(self, tokens: Sequence[Token], at: int, options: OptionsDict, env: Any) -> str:
-        token = tokens[at]
+    def code_block(
+        self, tokens: Sequence[Token], index: int, options: OptionsDict, env: Any
+    ) -> str:
+        token = tokens[index]
         lines = escape(str(token.attrs.get("data-lines", "")))
         return f'<pre data-lines="{lines}"><code>{escape(token.content)}</code></pre>\n'
 
-    def html_block(self, tokens: Sequence[Token], at: int, options: OptionsDict, env: Any) -> str:
+    def html_block(
+        self, tokens: Sequence[Token], index: int, options: OptionsDict, env: Any
+    ) -> str:
         # Not around the block: a later block may close a tag that it opens.
-        lines = escape(str(tokens[at].attrs.get("data-lines", "")))
-        return f'<span data-lines="{lines}"></span>{tokens[at].content}'
+        lines = escape(str(tokens[index].attrs.get("data-lines", "")))
+        return f'<span data-lines="{lines}"></span>{tokens[index].content}'
 
-    def html_inline(self, tokens: Sequence[Token], at: int, options: OptionsDict, env: Any) -> str:
-        return tokens[at].content
+    def html_inline(
+        self, tokens: Sequence[Token], index: int, options: OptionsDict, env: Any
+    ) -> str:
+        return tokens[index].content
 
-    def image(self, tokens: Sequence[Token], at: int, options: OptionsDict, env: Any) -> str:
-        token = tokens[at]
+    def image(self, tokens: Sequence[Token], index: int, options: OptionsDict, env: Any) -> str:
+        token = tokens[index]
         alt = self.renderInlineAsText(token.children or [], options, env)
         name = str(token.attrs.get("src", "")).rpartition("/")[2]
         return _image(alt or (name if is_media(name) else ""))
 
-    def wikilink(self, tokens: Sequence[Token], at: int, options: OptionsDict, env: Any) -> str:
-        token = tokens[at]
+    def wikilink(self, tokens: Sequence[Token], index: int, options: OptionsDict, env: Any) -> str:
+        token = tokens[index]
         target, label = str(token.meta["target"]), token.content
         if token.meta["embeds"] and is_media(target):
             return _image(label)
         return f'<a href="{escape(_WIKI + target)}">{escape(label)}</a>'
 
-    def shortcode(self, tokens: Sequence[Token], at: int, options: OptionsDict, env: Any) -> str:
-        return escape(shortcode_text(tokens[at].content))
+    def shortcode(self, tokens: Sequence[Token], index: int, options: OptionsDict, env: Any) -> str:
+        return escape(shortcode_text(tokens[index].content))
 
-    def tag(self, tokens: Sequence[Token], at: int, options: OptionsDict, env: Any) -> str:
-        return escape(tokens[at].content)
+    def tag(self, tokens: Sequence[Token], index: int, options: OptionsDict, env: Any) -> str:
+        return escape(tokens[index].content)
 
-    def block_id(self, tokens: Sequence[Token], at: int, options: OptionsDict, env: Any) -> str:
+    def block_id(self, tokens: Sequence[Token], index: int, options: OptionsDict, env: Any) -> str:
         return ""
 
-    def text(self, tokens: Sequence[Token], at: int, options: OptionsDict, env: Any) -> str:
-        content = tokens[at].content
-        if at == 0 and (task := _TASK.match(content)):
+    def text(self, tokens: Sequence[Token], index: int, options: OptionsDict, env: Any) -> str:
+        content = tokens[index].content
+        if index == 0 and (task := _TASK.match(content)):
             content = f"{'☐' if task[1] == ' ' else '☑'} {content[task.end() :]}"
         return escape(content)
 
-    def text_special(self, tokens: Sequence[Token], at: int, options: OptionsDict, env: Any) -> str:
+    def text_special(
+        self, tokens: Sequence[Token], index: int, options: OptionsDict, env: Any
+    ) -> str:
         """Write an entity or an escaped character as the character."""
-        return escape(tokens[at].content)
+        return escape(tokens[index].content)
 
-    def th_open(self, tokens: Sequence[Token], at: int, options: OptionsDict, env: Any) -> str:
-        return self._cell(tokens[at])
+    def th_open(self, tokens: Sequence[Token], index: int, options: OptionsDict, env: Any) -> str:
+        return self._cell(tokens[index])
 
-    def td_open(self, tokens: Sequence[Token], at: int, options: OptionsDict, env: Any) -> str:
-        return self._cell(tokens[at])
+    def td_open(self, tokens: Sequence[Token], index: int, options: OptionsDict, env: Any) -> str:
+        return self._cell(tokens[index])
 
     def _cell(self, token: Token) -> str:
         # The sanitiser removes styles, so the alignment becomes an attribute.
@@ -426,7 +434,9 @@ def classify_tags(tokens: Sequence[Token]) -> None:
         for tag in unpaired if tags else ():
             open_tags.add(tag)
     for token, pieces in blocks:
-        token.content = "".join(each if isinstance(each, str) else each.html() for each in pieces)
+        token.content = "".join(
+            other if isinstance(other, str) else other.html() for other in pieces
+        )
     for token, tags in paragraphs:
         assert token.children is not None
         token.children = _with_tags(token.children, tags)
@@ -480,28 +490,28 @@ def _split(html: str) -> list[str | _Tag]:
     pieces: list[str | _Tag] = []
     lower = html.lower()
     missing: set[str] = set()
-    at = 0
-    while at < len(html):
-        start = html.find("<", at)
+    offset = 0
+    while offset < len(html):
+        start = html.find("<", offset)
         if start < 0:
             start = len(html)
-        pieces.append(html[at:start])
+        pieces.append(html[offset:start])
         if start == len(html):
             break
         match = _match(html, start, missing)
         if match is None:
             pieces.append("&lt;")
-            at = start + 1
+            offset = start + 1
             continue
-        at = match.end()
+        offset = match.end()
         if not match["name"]:
             continue
         tag = _tag(match, inline=False)
         if tag.name in _RAW and not tag.closing:
-            end = lower.find(f"</{tag.name}", at) if tag.name not in missing else -1
+            end = lower.find(f"</{tag.name}", offset) if tag.name not in missing else -1
             close = html.find(">", end) if end >= 0 else -1
             if close >= 0:
-                at = close + 1
+                offset = close + 1
                 continue
             missing.add(tag.name)
         pieces.append(tag)

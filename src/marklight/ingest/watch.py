@@ -103,7 +103,7 @@ class Watch:
         from watchfiles._rust_notify import RustNotify
 
         for _ in range(3):
-            folders = sorted(each for each in self._folders if os.access(each, os.R_OK))
+            folders = sorted(folder for folder in self._folders if os.access(folder, os.R_OK))
             try:
                 return RustNotify(folders, False, False, 0, False, False)
             except (FileNotFoundError, PermissionError):  # removed since it was listed
@@ -129,7 +129,7 @@ class Watch:
             self._changes.add((change, path))
             if path in self._folders and change != MODIFIED:
                 # A new folder of this name is not the one that is watched.
-                self._folders = {each for each in self._folders if not inside(each, path)}
+                self._folders = {folder for folder in self._folders if not inside(folder, path)}
         return len(self._changes) > before
 
     def _is_relevant(self, path: str) -> bool:
@@ -146,7 +146,7 @@ class Watch:
         """Return the ranges to scan, ascending and disjoint."""
         changes, self._changes = self._changes, set()
         rescan, self._rescan = self._rescan, []
-        ranges = [*rescan, *(each for _, path in changes if (each := self._range(path)))]
+        ranges = [*rescan, *(changed for _, path in changes if (changed := self._range(path)))]
         if len(ranges) > MAX_RANGES:
             return [PathRange(name) for name in sorted(self.roots)]
         return merged(ranges)
@@ -173,7 +173,7 @@ class Watch:
 def merged(ranges: Iterable[PathRange]) -> list[PathRange]:
     """Return the same paths as ascending, disjoint ranges."""
     result: list[PathRange] = []
-    for path_range in sorted(ranges, key=lambda each: each[:2]):
+    for path_range in sorted(ranges, key=lambda part: part[:2]):
         last = result[-1] if result else None
         if (
             last
@@ -181,7 +181,7 @@ def merged(ranges: Iterable[PathRange]) -> list[PathRange]:
             and (last.end is None or path_range.first <= last.end)
         ):
             ends = (last.end, path_range.end)
-            end = None if None in ends else max(each for each in ends if each is not None)
+            end = None if None in ends else max(part for part in ends if part is not None)
             result[-1] = last._replace(end=end)
         else:
             result.append(path_range)
@@ -192,10 +192,10 @@ def file_system(path: str, mounts: str = "/proc/self/mounts") -> str:
     """Return the type of the file system of a path; empty if unknown."""
     try:
         with open(mounts, encoding="utf-8", errors="replace") as lines:
-            known = [line.split()[1:3] for line in lines if len(line.split()) > 2]
+            mounted = [line.split()[1:3] for line in lines if len(line.split()) > 2]
     except OSError:
         return ""
     # Spaces in a path are written as \040.
-    places = [(place.replace("\\040", " "), kind) for place, kind in known]
+    places = [(place.replace("\\040", " "), kind) for place, kind in mounted]
     over = [(len(place), kind) for place, kind in places if inside(path, place)]
     return max(over)[1] if over else ""

@@ -165,8 +165,8 @@ class ExistenceCheck:
 
 def shown_folder(folder: DocumentId, collections: Mapping[str, Path]) -> str:
     """Return the path of a folder as shown to the user; that of a collection's own folder is absolute."""
-    own = folder.path == "/"
-    return str(collections[folder.collection]) if own else folder.named(len(collections) > 1)
+    is_root = folder.path == "/"
+    return str(collections[folder.collection]) if is_root else folder.named(len(collections) > 1)
 
 
 def unlisted_notice(folder: str) -> str:

@@ -168,8 +168,8 @@ def links(
     exists = library.files.exists
     if ref is not None:
         with open_document(library, ref, near, progress) as opened:
-            found = relations.links(opened.document.id, opened.snapshot, limit, exists)
-            return opened.finish(found)
+            result = relations.links(opened.document.id, opened.snapshot, limit, exists)
+            return opened.finish(result)
     notices = refresh_existing(library, progress)
     with library.engine.snapshot() as snapshot:
         return _finish(library, relations.unresolved_and_orphans(snapshot, limit, exists), notices)
@@ -184,8 +184,8 @@ def related(
         snapshot, model = opened.snapshot, ""
         if library.settings["model.name"] != "none":
             model = model_in_use(snapshot, lambda: library.models.fingerprint()[0])
-        found = relations.related(opened.document, snapshot, model, limit, library.files.exists)
-        return opened.finish(found)
+        result = relations.related(opened.document, snapshot, model, limit, library.files.exists)
+        return opened.finish(result)
 
 
 @repeat_if_lost
@@ -267,11 +267,11 @@ def _path_matches(
 ) -> Iterable[tuple[int, DocumentId]]:
     """Yield the documents whose name contains the text, and a rank: name prefix, file name prefix, anywhere."""
     for id in ids:
-        at = id.named(several).lower().find(text)
-        if at < 0:
+        offset = id.named(several).lower().find(text)
+        if offset < 0:
             continue
         name = id.path.lower().rpartition("/")[2]
-        yield (0 if at == 0 else 1 if name.startswith(text) else 2), id
+        yield (0 if offset == 0 else 1 if name.startswith(text) else 2), id
 
 
 def _read_cursor(after: str) -> DocumentId:

@@ -198,7 +198,8 @@ class EmbeddingWorker:
             return
         with self.queue.alone(f"vocabulary {self.model}") as alone:
             if alone:
-                ingest.store_model_name(self.library.limits.wait_seconds)
+                for model in ingest.models():
+                    ingest.store_model_name(model, self.library.limits.wait_seconds)
                 ingest.embed_vocabulary()
 
     def _wait_after(self, problem: str) -> None:

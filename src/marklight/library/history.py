@@ -63,7 +63,7 @@ def repositories(
     collections: Mapping[str, Path],
 ) -> tuple[dict[str, Repository], dict[str, HistoryError]]:
     """Return the repositories of the collections, each under the name of its first one, and those that git refuses."""
-    found: dict[str, Repository] = {}
+    readable: dict[str, Repository] = {}
     refused: dict[str, HistoryError] = {}
     for name, folder in collections.items():
         try:
@@ -71,9 +71,9 @@ def repositories(
         except HistoryError as error:
             refused[name] = error
             continue
-        if repository and repository.store not in {other.store for other in found.values()}:
-            found[name] = repository
-    return found, refused
+        if repository and repository.store not in {other.store for other in readable.values()}:
+            readable[name] = repository
+    return readable, refused
 
 
 def _of_commits(progress: Progress) -> Progress:
@@ -105,14 +105,14 @@ def _commit(document: Document, refs: Iterable[str]) -> Commit:
 
 def commit_ingest(library: Library, embedder: Embedder | None) -> tuple[CommitIngest, list[str]]:
     """Return the indexing of a library's commits, and errors of repositories; `NotFound` if there is no repository."""
-    found, refused = library.repositories, dict[str, HistoryError]()
-    if not found:
-        found, refused = repositories(library.collections)
+    readable, refused = library.repositories, dict[str, HistoryError]()
+    if not readable:
+        readable, refused = repositories(library.collections)
         # A repository that git refuses now may be allowed later.
-        library.repositories = {} if refused else found
-    if refused and not found:
+        library.repositories = {} if refused else readable
+    if refused and not readable:
         raise next(iter(refused.values()))
-    if not found:
+    if not readable:
         folders = ", ".join(map(str, library.collections.values()))
         raise NotFound(
             f"There is no git repository around {folders}", "Only folders in git have a history"
@@ -125,7 +125,7 @@ def commit_ingest(library: Library, embedder: Embedder | None) -> tuple[CommitIn
     ingest = CommitIngest(
         library.commits_engine,
         embedder,
-        found,
+        readable,
         limits.diff_lines,
         unreadable,
         stored=library.stored_vectors,
@@ -202,7 +202,10 @@ def _with_full_hash(prepared: PreparedSearch, ingest: CommitIngest) -> PreparedS
     query, text = prepared.query, prepared.query.text.strip()
     if _SHORT_HASH.fullmatch(text):
         full = next(
-            filter(None, (each.full_hash(text) for each in ingest.repositories.values())), ""
+            filter(
+                None, (repository.full_hash(text) for repository in ingest.repositories.values())
+            ),
+            "",
         )
         if full and full != query.text:
             return replace(prepared, query=replace(query, text=full, raw_text=query.text))

@@ -124,7 +124,7 @@ def ignored(library: Library, path: Path | str) -> str:
     """Return why a file is not indexed; empty if it is."""
     discover = library.settings.build(Discover, "files")
     places = list(_meant_by(library, os.fspath(path)))
-    for place in [each for each in places if os.path.lexists(each)] or places:
+    for place in list(filter(os.path.lexists, places)) or places:
         if (reason := discover.reason_ignored(place, library.collections)) != OUTSIDE:
             return reason or _failure(library, place)
     return OUTSIDE
@@ -178,7 +178,7 @@ def overview(library: Library) -> Overview:
         embedded = max(snapshot.status.models().values(), default=0)
         ids = snapshot.documents.files()
         languages = snapshot.metadata.values("language", MAX_LANGUAGES)
-    known = {name: count for name, count in languages.items() if name in CODES}
+    counted = {name: count for name, count in languages.items() if name in CODES}
     folders = Counter(id.path.split("/", 1)[0] for id in ids if "/" in id.path)
     has_model = library.settings["model.name"] != "none"
     return Overview(
@@ -190,7 +190,7 @@ def overview(library: Library) -> Overview:
             **Counter(id.collection for id in ids),
         },
         folders=dict(folders.most_common()) if len(library.collections) == 1 else {},
-        languages=[name for name, count in known.items() if 10 * count > sum(known.values())],
+        languages=[name for name, count in counted.items() if 10 * count > sum(counted.values())],
         reranker=library.models.has_reranker,
     )
 
@@ -208,8 +208,8 @@ def status(library: Library) -> dict[str, Any]:
         documents = Counter(id.collection for id in files)
         recipe = library.text_ingest.recipe
         outdated = sum(
-            each.recipe != recipe
-            for id, each in files.items()
+            file.recipe != recipe
+            for id, file in files.items()
             if id.collection in library.collections
         )
         incomplete = incomplete_notices(snapshot)
@@ -267,10 +267,10 @@ def status(library: Library) -> dict[str, Any]:
 
 def _orphans() -> dict[str, Any]:
     """Return the indexes of folders that no longer exist; empty if there are none."""
-    found = [
+    indexes = [
         {"folder": record.path, "location": str(index)} for index, record in ownership.orphans()
     ]
-    return {"orphans": found} if found else {}
+    return {"orphans": indexes} if indexes else {}
 
 
 def _multilingual_status(library: Library, snapshot: Snapshot) -> dict[str, Any]:

@@ -129,10 +129,10 @@ class References:
         """Return the documents with a path, and those with a collection and a path; of the first name that has any."""
         by_path: list[DocumentId] = []
         by_collection: list[DocumentId] = []
-        for name in dict.fromkeys(each for own in names for each in (own, _key(own))):
-            by_path = by_path or self.snapshot.documents.find_by_path(name)
-            collection, _, path = name.partition("/")
-            id = DocumentId(collection, path)
+        for path in dict.fromkeys(path for name in names for path in (name, _key(name))):
+            by_path = by_path or self.snapshot.documents.find_by_path(path)
+            collection, _, rest = path.partition("/")
+            id = DocumentId(collection, rest)
             by_collection = by_collection or list(self.snapshot.documents.files_of([id]))
         return by_path, by_collection
 
@@ -248,7 +248,7 @@ def filter_patterns(
     names = [name for name in collections if not selected or name in selected]
     paths = FilterPaths(files, names if files.several else [], near)
     patterns = (
-        each for value in values for each in path_patterns(value, paths.targets, paths.exists)
+        pattern for value in values for pattern in path_patterns(value, paths.targets, paths.exists)
     )
     return tuple(dict.fromkeys(map(paths.whole_folder, patterns)))
 
@@ -266,8 +266,8 @@ class FilterPaths:
         """Return what a name means: a path in the file system, or in the library."""
         here = _expanded(name) if self.near is not None else Path(name)
         path = Path(os.path.normpath((self.near or Path()) / here))
-        if here.is_absolute() and (found := self._at(path)):
-            return found
+        if here.is_absolute() and (meant := self._at(path)):
+            return meant
         if self.near is None:
             return targets(name, self.names)
         if name.startswith(("./", "../")):
@@ -279,10 +279,10 @@ class FilterPaths:
         """Return what an absolute path means: a path in a collection, and all collections below it."""
         id = self.files.document_id(path)
         roots = self.files.collections
-        found = [Target(*id)] if id and path not in roots.values() else []
+        below = [Target(*id)] if id and path not in roots.values() else []
         folder = path.parent if path.name == "**" else path
-        return found + [
-            Target(name, "**") for name, at in roots.items() if at.is_relative_to(folder)
+        return below + [
+            Target(name, "**") for name, root in roots.items() if root.is_relative_to(folder)
         ]
 
     def exists(self, target: Target) -> bool:

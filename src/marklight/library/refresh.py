@@ -68,9 +68,9 @@ class ScanCursor:
         names = sorted(collections)
         if self._next is None or self._next.collection not in names:
             return [PathRange(name) for name in names]
-        at, path = names.index(self._next.collection), self._next.first
-        others = [PathRange(name) for name in (*names[at + 1 :], *names[:at])]
-        return [self._next, *others, PathRange(names[at], "", path)]
+        index, path = names.index(self._next.collection), self._next.first
+        others = [PathRange(name) for name in (*names[index + 1 :], *names[:index])]
+        return [self._next, *others, PathRange(names[index], "", path)]
 
     def save(self, stopped: PathRange | None) -> None:
         """Continue there next time; None if the scan was complete."""

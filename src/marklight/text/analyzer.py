@@ -157,15 +157,17 @@ def query_terms(text: str, *respelled: str, languages: Sequence[str] = (ENGLISH,
 
 def query_analyses(text: str, languages: Sequence[str] = (ENGLISH,)) -> list[list[str]]:
     """Return the terms of a query by the rules of each language, without the stop words of the first; equal ones once."""
-    own = languages[0] if languages else ENGLISH
-    analyses = [_analyze(text, _cache(language, own)) for language in languages or (ENGLISH,)]
-    return [each for at, each in enumerate(analyses) if each not in analyses[:at]]
+    query_language = languages[0] if languages else ENGLISH
+    analyses = [
+        _analyze(text, _cache(language, query_language)) for language in languages or (ENGLISH,)
+    ]
+    return [terms for index, terms in enumerate(analyses) if terms not in analyses[:index]]
 
 
 def trim_stop_words(text: str, language: str = ENGLISH) -> str:
     """Remove the stop words at both ends of a query: `when is the pen test?` becomes `pen test?`."""
     words, dropped = text.split(), stop_words(language)
-    content = [at for at, word in enumerate(words) if not _is_among(word, dropped)]
+    content = [index for index, word in enumerate(words) if not _is_among(word, dropped)]
     return " ".join(words[content[0] : content[-1] + 1]) if content else text
 
 
@@ -223,7 +225,7 @@ def is_cjk(token: str) -> bool:
 
 def bigrams(token: str) -> list[str]:
     """Return the overlapping character bigrams of a token; of a single character, itself."""
-    return [token[at : at + 2] for at in range(max(1, len(token) - 1))]
+    return [token[index : index + 2] for index in range(max(1, len(token) - 1))]
 
 
 def normalize(text: str) -> str:
@@ -328,7 +330,7 @@ def _foreign_stop_words() -> dict[str, frozenset[str]]:
     for line in data_lines("foreign_stop_words.txt"):
         language, _, text = line.partition(": ")
         words.setdefault(language, set()).update(map(fold, text.split()))
-    return {language: frozenset(own) for language, own in words.items()}
+    return {language: frozenset(folded) for language, folded in words.items()}
 
 
 @cache
@@ -373,8 +375,8 @@ class _Phrase:
         # Necessary: no letter between the words or beside them; only `.net` may follow letters.
         # Sufficient: nothing but white space between the words.
         gaps = (
-            "" if not at else r"[\W_]*" if token[0] == "." else r"[\W_]+"
-            for at, token in enumerate(self.tokens)
+            "" if not index else r"[\W_]*" if token[0] == "." else r"[\W_]+"
+            for index, token in enumerate(self.tokens)
         )
         spread = "".join(
             gap + re.escape(token) for gap, token in zip(gaps, self.tokens, strict=True)
@@ -416,28 +418,32 @@ def contains_sequence(phrase: str, text: str) -> bool:
     Less exact than `matches_phrases`, as accents count, but much faster: nothing is compiled.
     """
     first, *others = _WORD.findall(phrase.lower()) or [""]
-    at = text.find(first) if first else -1
-    while at >= 0:
-        end = at + len(first)
+    offset = text.find(first) if first else -1
+    while offset >= 0:
+        end = offset + len(first)
         for word in others:
             start = _next_word(text, end)
             end = start + len(word) if start > end and text.startswith(word, start) else -1
             if end < 0:
                 break
-        if end >= 0 and not _is_word_character(text, at - 1) and not _is_word_character(text, end):
+        if (
+            end >= 0
+            and not _is_word_character(text, offset - 1)
+            and not _is_word_character(text, end)
+        ):
             return True
-        at = text.find(first, at + 1)
+        offset = text.find(first, offset + 1)
     return False
 
 
-def _next_word(text: str, at: int) -> int:
-    while at < len(text) and text[at] != "\0" and not _is_word_character(text, at):
-        at += 1
-    return at
+def _next_word(text: str, offset: int) -> int:
+    while offset < len(text) and text[offset] != "\0" and not _is_word_character(text, offset):
+        offset += 1
+    return offset
 
 
-def _is_word_character(text: str, at: int) -> bool:
-    return 0 <= at < len(text) and (text[at].isalnum() or text[at] == "_")
+def _is_word_character(text: str, offset: int) -> bool:
+    return 0 <= offset < len(text) and (text[offset].isalnum() or text[offset] == "_")
 
 
 def phrase_terms(phrase: str, language: str = ENGLISH) -> list[str]:

@@ -76,14 +76,14 @@ class WrittenDate(NamedTuple):
 
 def find_dates(text: str) -> Iterator[WrittenDate]:
     """Yield the days and months in a text, such as a title or a path; an impossible or ambiguous date is skipped."""
-    at, count = 0, 0
-    while count < MAX_DATES and (match := _NOTATION.search(text, at)):
-        if found := _written(match):
-            yield found
+    offset, count = 0, 0
+    while count < MAX_DATES and (match := _NOTATION.search(text, offset)):
+        if written := _written(match):
+            yield written
             count += 1
-            at = max(match.end(), at + 1)
+            offset = max(match.end(), offset + 1)
         else:
-            at = match.start() + 1
+            offset = match.start() + 1
 
 
 def parse_written_date(text: str) -> str | None:
@@ -96,10 +96,10 @@ def parse_written_date(text: str) -> str | None:
     weekday = _WEEKDAY.match(text)
     for start in (0, weekday.end() if weekday else 0):
         match = _NOTATION.match(text, start)
-        found = _written(match) if match else None
-        time = _TIME.fullmatch(text, match.end()) if match and found else None
-        if found and time:
-            iso = _with_time(found.iso, time)
+        written = _written(match) if match else None
+        time = _TIME.fullmatch(text, match.end()) if match and written else None
+        if written and time:
+            iso = _with_time(written.iso, time)
             if iso:
                 return iso
     return None
@@ -110,11 +110,11 @@ def find_date_expressions(text: str, today: date) -> list[WrittenDate]:
 
     Weeks begin on Monday. Where two readings overlap, the longer one counts.
     """
-    found = [*find_dates(text), *_periods(text), *_relative(text, today)]
+    expressions = [*find_dates(text), *_periods(text), *_relative(text, today)]
     chosen: list[WrittenDate] = []
-    for each in sorted(found, key=lambda one: (one.start - one.end, one.start)):
-        if all(each.end <= other.start or other.end <= each.start for other in chosen):
-            chosen.append(each)
+    for expression in sorted(expressions, key=lambda one: (one.start - one.end, one.start)):
+        if all(expression.end <= other.start or other.end <= expression.start for other in chosen):
+            chosen.append(expression)
     return sorted(chosen)[:MAX_DATES]
 
 
@@ -315,9 +315,9 @@ def _from_words(text: str, last: bool) -> str | None:
     if iso := parse_written_date(text):
         return iso
     text = " ".join(text.replace("-", " ").split())
-    for found in find_date_expressions(text, date.today()):
-        if (found.start, found.end) == (0, len(text)):
-            return (found.last if last else found.first).isoformat()
+    for expression in find_date_expressions(text, date.today()):
+        if (expression.start, expression.end) == (0, len(text)):
+            return (expression.last if last else expression.first).isoformat()
     return None
 
 

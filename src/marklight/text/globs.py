@@ -46,15 +46,17 @@ def _matches_linearly(path: str, pattern: _Pattern) -> bool:
             break
         first = min(ends)
         if isinstance(part, re.Pattern):
-            ends = {match.end() for at in ends if (match := part.match(path, at))}
+            ends = {match.end() for offset in ends if (match := part.match(path, offset))}
         elif part == "*":
             ends = _ends_within_names(path, ends)
         elif part == "**":
             ends = set(range(first, len(path) + 1))
         elif part == "**/":
-            ends |= {at + 1 for at in range(first, len(path)) if path[at] == "/"}
+            ends |= {offset + 1 for offset in range(first, len(path)) if path[offset] == "/"}
         else:
-            slash = min((at for at in ends if path.startswith("/", at)), default=len(path))
+            slash = min(
+                (offset for offset in ends if path.startswith("/", offset)), default=len(path)
+            )
             ends |= set(range(slash + 1, len(path) + 1))
     return len(path) in ends
 
@@ -62,10 +64,10 @@ def _matches_linearly(path: str, pattern: _Pattern) -> bool:
 def _ends_within_names(path: str, starts: set[int]) -> set[int]:
     """Return all positions from these up to the next `/` after each."""
     ends: set[int] = set()
-    for at in sorted(starts):
-        if at not in ends:
-            slash = path.find("/", at)
-            ends.update(range(at, (len(path) if slash < 0 else slash) + 1))
+    for offset in sorted(starts):
+        if offset not in ends:
+            slash = path.find("/", offset)
+            ends.update(range(offset, (len(path) if slash < 0 else slash) + 1))
     return ends
 
 
@@ -124,7 +126,7 @@ def _posix_part(pattern: str) -> str:
     # A range is written with codes, as PostgreSQL has more special characters within brackets than Python.
     codes = re.sub(
         r"(.)-(.)|(.)",
-        lambda each: _code(each[3]) if each[3] else f"{_code(each[1])}-{_code(each[2])}",
+        lambda match: _code(match[3]) if match[3] else f"{_code(match[1])}-{_code(match[2])}",
         inner[negated:],
         flags=re.DOTALL,
     )

@@ -106,8 +106,8 @@ def detect(text: str, min_letters: int = MIN_LETTERS) -> str:
 
 def documents_by_language(detected: Mapping[str, int], total: int) -> dict[str, int]:
     """Return the number of documents by language, with those without a language counted as English."""
-    counts = {each: count for each, count in detected.items() if each in CODES}
-    english = total - sum(count for each, count in counts.items() if each != ENGLISH)
+    counts = {language: count for language, count in detected.items() if language in CODES}
+    english = total - sum(count for language, count in counts.items() if language != ENGLISH)
     if english > 0:
         counts[ENGLISH] = min(english, MAX_COUNTED)
     return counts
@@ -118,8 +118,8 @@ def query_languages(text: str, of_documents: Mapping[str, int]) -> tuple[str, ..
 
     Every document is also indexed by the rules of English. `of_documents` has the number of documents by language.
     """
-    own, *others = _possible_languages(text, of_documents)
-    return tuple(dict.fromkeys((own, ENGLISH, *others)))
+    language, *others = _possible_languages(text, of_documents)
+    return tuple(dict.fromkeys((language, ENGLISH, *others)))
 
 
 def _possible_languages(text: str, of_documents: Mapping[str, int]) -> list[str]:
@@ -131,25 +131,39 @@ def _possible_languages(text: str, of_documents: Mapping[str, int]) -> list[str]
     script = _script(words)
     if script not in ("latin", "cyrillic", "arabic"):
         return [script or ENGLISH]
-    known = {ENGLISH: 1, **{each: of_documents[each] for each in of_documents if each in CODES}}
-    if script == "latin" and [*known] == [ENGLISH] and _is_clearly_english(words[script]):
+    counts = {
+        ENGLISH: 1,
+        **{language: of_documents[language] for language in of_documents if language in CODES},
+    }
+    if script == "latin" and [*counts] == [ENGLISH] and _is_clearly_english(words[script]):
         return [ENGLISH]  # as most queries: no profile is read
     odds = log_odds(words[script], script)
-    most = max((known[each] for each in odds if each in known), default=1)
+    most = max((counts[language] for language in odds if language in counts), default=1)
     probable = {
-        each: min(odds[each], 0.0)
-        + (max(log(known[each] / most), -FOREIGN_MARGIN) if each in known else -FOREIGN_MARGIN)
-        for each in odds
+        language: min(odds[language], 0.0)
+        + (
+            max(log(counts[language] / most), -FOREIGN_MARGIN)
+            if language in counts
+            else -FOREIGN_MARGIN
+        )
+        for language in odds
     }
-    best = max(probable, key=lambda each: probable[each])
+    best = max(probable, key=lambda language: probable[language])
     lowest = probable[best] - MARGIN
-    return [best, *(each for each in main_languages(known) if probable.get(each, -inf) >= lowest)]
+    return [
+        best,
+        *(
+            language
+            for language in main_languages(counts)
+            if probable.get(language, -inf) >= lowest
+        ),
+    ]
 
 
 def main_languages(of_documents: Mapping[str, int]) -> list[str]:
     """Return the languages of at least one document in a hundred; where fewer have a language, most of them are mistaken."""
     total = sum(of_documents.values())
-    return [each for each, count in of_documents.items() if 100 * count >= total]
+    return [language for language, count in of_documents.items() if 100 * count >= total]
 
 
 def _is_clearly_english(words: Sequence[str]) -> bool:
@@ -164,13 +178,13 @@ def log_odds(words: Sequence[str], script: str = "latin") -> dict[str, float]:
     counts: Counter[str] = Counter()
     for word in words:
         padded = f" {word.lower()} "
-        counts.update(padded[at : at + 3] for at in range(len(padded) - 2))
+        counts.update(padded[index : index + 3] for index in range(len(padded) - 2))
     scores = dict.fromkeys(profiles.unseen, 0.0)
     seen = 0
     for trigram, count in counts.items():
-        if known := profiles.trigrams.get(trigram):  # a trigram in no profile says nothing
+        if gains := profiles.trigrams.get(trigram):  # a trigram in no profile says nothing
             seen += count
-            for language, gain in known.items():
+            for language, gain in gains.items():
                 scores[language] += count * gain
     folded = [fold(word) for word in words]
     for language in scores:
@@ -230,11 +244,13 @@ def _profiles() -> Mapping[str, Profiles]:
     profiles: dict[str, Profiles] = {}
     for line in data_lines("language_profiles.txt"):
         script, language, *groups = line.split("|")
-        own = profiles.setdefault(script, Profiles({}, {}))
+        profile = profiles.setdefault(script, Profiles({}, {}))
         values = [int(group.partition(":")[0]) / 10 for group in groups]
-        unseen = own.unseen[language] = values[-1] + 1.0
+        unseen = profile.unseen[language] = values[-1] + 1.0
         for value, group in zip(values, groups, strict=True):
             trigrams = group.partition(":")[2]
-            for at in range(0, len(trigrams), 3):
-                own.trigrams.setdefault(trigrams[at : at + 3], {})[language] = unseen - value
+            for index in range(0, len(trigrams), 3):
+                profile.trigrams.setdefault(trigrams[index : index + 3], {})[language] = (
+                    unseen - value
+                )
     return profiles

@@ -166,11 +166,11 @@ class DocumentLines:
 
     def _lines_with(self, characters: str) -> Iterator[int]:
         # A regular expression for lines that begin with them takes twenty times as long.
-        at = self.text.find(characters)
-        while at >= 0:
-            line = self.line_at(at)
+        offset = self.text.find(characters)
+        while offset >= 0:
+            line = self.line_at(offset)
             yield line
-            at = self.text.find(characters, self.start(line + 1))
+            offset = self.text.find(characters, self.start(line + 1))
 
 
 def sentence_ends(text: str, start: int, end: int) -> list[int]:

@@ -85,16 +85,16 @@ def comment_spans(markdown: str, first: int = 0) -> list[tuple[int, int]]:
     code = _code_spans(markdown)
     spans: list[tuple[int, int]] = []
     unclosed: set[str] = set()
-    at, number = first, 0
-    while mark := _COMMENT_MARK.search(markdown, at):
-        at = mark.end()
+    offset, number = first, 0
+    while mark := _COMMENT_MARK.search(markdown, offset):
+        offset = mark.end()
         while number < len(code) and code[number][1] <= mark.start():
             number += 1
         if number < len(code) and code[number][0] <= mark.start():
-            at = code[number][1]
+            offset = code[number][1]
         elif (end := _comment_end(markdown, mark, unclosed)) is not None:
             spans.append((mark.start(), end))
-            at = end
+            offset = end
     return spans
 
 
@@ -102,15 +102,15 @@ def without_comments(text: str, body: int) -> tuple[str, tuple[tuple[int, int], 
     """Return the text with blanks in place of comments, and the spans to leave out of passages."""
     parts: list[str] = []
     spans: list[tuple[int, int]] = []
-    at = 0
+    offset = 0
     for start, end in comment_spans(text, body):
-        parts += [text[at:start], _NOT_NEWLINE.sub(" ", text[start:end])]
-        at = end
+        parts += [text[offset:start], _NOT_NEWLINE.sub(" ", text[start:end])]
+        offset = end
         space = _SPACE_LINES.match(text, end)
         before = text[max(0, start - _MAX_INDENT) : start].rpartition("\n")[2]
         alone = not before.strip() and len(before) < _MAX_INDENT
         spans.append((start, space.end() if space and alone else end))
-    return ("".join((*parts, text[at:])) if spans else text), tuple(spans)
+    return ("".join((*parts, text[offset:])) if spans else text), tuple(spans)
 
 
 def _comment_end(text: str, mark: re.Match[str], unclosed: set[str]) -> int | None:
@@ -136,11 +136,11 @@ def _find_end(text: str, end: re.Pattern[str], start: int, unclosed: set[str]) -
 def _mask_code(text: str) -> str:
     """Replace markup characters inside code; code is not cut out, as it may be the text of a link."""
     kept: list[str] = []
-    at = 0
+    offset = 0
     for start, end in _code_spans(text):
-        kept += [text[at:start], text[start:end].translate(_MASK)]
-        at = end
-    return "".join(kept) + text[at:]
+        kept += [text[offset:start], text[start:end].translate(_MASK)]
+        offset = end
+    return "".join(kept) + text[offset:]
 
 
 def _code_spans(text: str) -> list[tuple[int, int]]:
@@ -170,10 +170,10 @@ def _code_spans(text: str) -> list[tuple[int, int]]:
     return sorted([*spans, *_inline_code(runs)])
 
 
-def _begins_line(text: str, at: int) -> bool:
-    earliest = max(0, at - _MAX_FENCE_INDENT)
-    line = text.rfind("\n", earliest, at) + 1
-    return (line > 0 or earliest == 0) and bool(_BEFORE_FENCE.fullmatch(text, line, at))
+def _begins_line(text: str, offset: int) -> bool:
+    earliest = max(0, offset - _MAX_FENCE_INDENT)
+    line = text.rfind("\n", earliest, offset) + 1
+    return (line > 0 or earliest == 0) and bool(_BEFORE_FENCE.fullmatch(text, line, offset))
 
 
 def _inline_code(runs: list[tuple[int, re.Match[str]]]) -> Iterator[tuple[int, int]]:
@@ -232,11 +232,11 @@ def _code_languages() -> dict[str, tuple[str, ...]]:
 def _without_html_comments(text: str) -> str:
     # Not by a regular expression: it would search the end of every unclosed comment anew, which is quadratic.
     kept: list[str] = []
-    at = 0
-    while (start := text.find("<!--", at)) >= 0 and (end := text.find("-->", start)) >= 0:
-        kept.append(text[at:start])
-        at = end + 3
-    return "".join(kept) + text[at:]
+    offset = 0
+    while (start := text.find("<!--", offset)) >= 0 and (end := text.find("-->", start)) >= 0:
+        kept.append(text[offset:start])
+        offset = end + 3
+    return "".join(kept) + text[offset:]
 
 
 _EMBED = re.compile(r"!\[\[[^\[\]\n]{1,500}\]\]")
@@ -341,19 +341,19 @@ def snippet(text: str, terms: frozenset[str], max_chars: int = SNIPPET_CHARACTER
         return text
     starts = [0, *(match.end() for match in _UNIT_END.finditer(text))]
     ends = [*starts[1:], len(text)]
-    found = [
+    matches = [
         terms.intersection(analyze(text[start:end]))
         for start, end in zip(starts, ends, strict=True)
     ]
     best, most = 0, 0
     for first, start in enumerate(starts):
-        if not found[first]:
+        if not matches[first]:
             continue
-        seen = set(found[first])
+        seen = set(matches[first])
         for last in range(first + 1, len(starts)):
             if ends[last] - start > max_chars:
                 break
-            seen |= found[last]
+            seen |= matches[last]
         if len(seen) > most:
             best, most = starts[first], len(seen)
     end = min(len(text), best + max_chars)
@@ -442,8 +442,8 @@ def _aligned(table: list[list[str]]) -> list[str]:
 
 
 def _without_comments(markdown: str) -> str:
-    kept, at = [], 0
+    kept, offset = [], 0
     for start, end in comment_spans(markdown):
-        kept.append(markdown[at:start])
-        at = end
-    return "".join(kept) + markdown[at:]
+        kept.append(markdown[offset:start])
+        offset = end
+    return "".join(kept) + markdown[offset:]

@@ -27,10 +27,10 @@ def paths_with_same_end(path: str, paths: Iterable[str]) -> list[str]:
     wanted = _names_from_end(path)
     shared = {
         other: sum(
-            1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(wanted, own, strict=False))
+            1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(wanted, names, strict=False))
         )
         for other in paths
-        if (own := _names_from_end(other))[0] == wanted[0]
+        if (names := _names_from_end(other))[0] == wanted[0]
     }
     most = max(shared.values(), default=0)
     best = (other for other, count in shared.items() if count == most)

@@ -13,7 +13,7 @@ import pytest
 
 from marklight.batch import Batch, Failure, Vectors
 from marklight.errors import StoreError, UsageError
-from marklight.ingest.links import GROUPED, update_communities
+from marklight.ingest.communities import GROUPED, update_communities
 from marklight.library.transfer.copying import (
     SnapshotSource,
     Summary,

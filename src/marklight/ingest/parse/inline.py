@@ -96,7 +96,7 @@ def too_costly(content: str) -> bool:
             opened.append(bracket.start())
         elif opened:
             work += bracket.start() - opened.pop()
-    return work + sum(len(content) - at for at in opened) > _MAX_WORK
+    return work + sum(len(content) - offset for offset in opened) > _MAX_WORK
 
 
 def _link(state: StateInline, silent: bool) -> bool:
@@ -139,10 +139,10 @@ def _ref_link(state: StateInline, silent: bool) -> bool:
     label_end = state.md.helpers.parseLinkLabel(state, start, True)
     if label_end < 0 or state.src[label_end + 1 : label_end + 2] != "(":
         return False
-    at = label_end + 2
-    while at < maximum and state.src[at] in " \t":
-        at += 1
-    match = REF.match(state.src, at)
+    offset = label_end + 2
+    while offset < maximum and state.src[offset] in " \t":
+        offset += 1
+    match = REF.match(state.src, offset)
     end = state.src.find("}}", match.end()) if match else -1
     close = state.src.find(")", end) if end > 0 else -1
     if not match or end < 0 or close < 0 or close >= maximum:
@@ -160,12 +160,12 @@ def _ref_link(state: StateInline, silent: bool) -> bool:
 
 def _wikilink(state: StateInline, silent: bool, start: int | None = None) -> bool:
     """Parse `[[Target#Heading|text]]`, or an embed `![[…]]`."""
-    at = state.pos if start is None else start
+    offset = state.pos if start is None else start
     source = state.src
-    if not source.startswith("[[", at):
+    if not source.startswith("[[", offset):
         return False
-    end = source.find("]]", at + 2, min(state.posMax, at + 1000))
-    inner = source[at + 2 : end]
+    end = source.find("]]", offset + 2, min(state.posMax, offset + 1000))
+    inner = source[offset + 2 : end]
     if end < 0 or not inner or "\n" in inner or "[" in inner or "]" in inner:
         return False
     # `[[1]](address)` is a link whose text has brackets, `[[ -f x ]]` is shell.
@@ -175,16 +175,24 @@ def _wikilink(state: StateInline, silent: bool, start: int | None = None) -> boo
         target, _, label = inner.partition("|")
         token = state.push("wikilink", "", 0)
         token.content = label.strip() or target.rstrip("\\").strip()
-        token.meta = {"pos": at, "target": target.rstrip("\\").strip(), "embeds": start is not None}
+        token.meta = {
+            "pos": offset,
+            "target": target.rstrip("\\").strip(),
+            "embeds": start is not None,
+        }
     state.pos = end + 2
     return True
 
 
 def _tag(state: StateInline, silent: bool) -> bool:
-    at = state.pos
-    if state.src[at] != "#" or (at and not state.src[at - 1].isspace()) or state.linkLevel:
+    offset = state.pos
+    if (
+        state.src[offset] != "#"
+        or (offset and not state.src[offset - 1].isspace())
+        or state.linkLevel
+    ):
         return False
-    match = _TAG.match(state.src, at, state.posMax)
+    match = _TAG.match(state.src, offset, state.posMax)
     name = match[1].strip("/") if match else ""
     if not match or not _NAME.search(name):
         return False
@@ -196,34 +204,36 @@ def _tag(state: StateInline, silent: bool) -> bool:
 
 
 def _block_id(state: StateInline, silent: bool) -> bool:
-    at = state.pos
-    if state.src[at] != "^" or (at and not state.src[at - 1].isspace()):
+    offset = state.pos
+    if state.src[offset] != "^" or (offset and not state.src[offset - 1].isspace()):
         return False
-    match = _BLOCK_ID.match(state.src, at, state.posMax)
+    match = _BLOCK_ID.match(state.src, offset, state.posMax)
     if not match:
         return False
     if not silent:
         token = state.push("block_id", "", 0)
-        token.meta = {"pos": at, "name": match[1]}
+        token.meta = {"pos": offset, "name": match[1]}
     state.pos = match.end()
     return True
 
 
 def _shortcode(state: StateInline, silent: bool) -> bool:
     """Parse `{{< name … >}}`: plain text without links and tags, unless it is a `ref`."""
-    at = state.pos
+    offset = state.pos
     source = state.src
-    if not source.startswith(("{{<", "{{%"), at):
+    if not source.startswith(("{{<", "{{%"), offset):
         return False
-    end = source.find(_SHORTCODE_END[source[at + 2]], at + 3, min(state.posMax, at + 2000))
+    end = source.find(
+        _SHORTCODE_END[source[offset + 2]], offset + 3, min(state.posMax, offset + 2000)
+    )
     if end < 0:
         return False
     if not silent:
         token = state.push("shortcode", "", 0)
-        token.content = source[at : end + 3]
-        match = REF.match(source, at)
+        token.content = source[offset : end + 3]
+        match = REF.match(source, offset)
         target = ref_target(match) if match else ""
-        token.meta = {"pos": at, "target": target}
+        token.meta = {"pos": offset, "target": target}
     state.pos = end + 3
     return True
 
@@ -339,12 +349,12 @@ class _Reader:
                 self._mention(open_link[0], "".join(parts[text_at:]), place.line(open_link[1]))
                 open_link = None
             elif kind == "image":
-                at = token.meta.get("pos", 0)
-                self._mention(str(token.attrs["src"]), token.content, place.line(at))
+                line = token.meta.get("pos", 0)
+                self._mention(str(token.attrs["src"]), token.content, place.line(line))
             elif kind == "wikilink":
-                at = place.line(token.meta["pos"])
+                line = place.line(token.meta["pos"])
                 self._mention(
-                    token.meta["target"], token.content, at, Style.WIKI, token.meta["embeds"]
+                    token.meta["target"], token.content, line, Style.WIKI, token.meta["embeds"]
                 )
             elif kind == "tag":
                 parsed.tags.append(token.meta["name"])
@@ -353,8 +363,8 @@ class _Reader:
             elif kind == "html_inline" and (address := HREF.match(token.content)):
                 self._mention(_href_target(address), "", place.number)
             elif kind == "block_id":
-                at = place.line(token.meta["pos"])
-                parsed.marks.setdefault(token.meta["name"].lower(), at)
+                line = place.line(token.meta["pos"])
+                parsed.marks.setdefault(token.meta["name"].lower(), line)
         return "".join(parts)
 
     def _mention(
@@ -373,11 +383,11 @@ class _LineCounter:
         self.at = 0
         self.number = text.line
 
-    def line(self, at: int) -> int:
+    def line(self, offset: int) -> int:
         """Return the line of an offset, which must not be before the last one."""
-        if at > self.at:
-            self.number += self.content.count("\n", self.at, at)
-            self.at = at
+        if offset > self.at:
+            self.number += self.content.count("\n", self.at, offset)
+            self.at = offset
         return self.number
 
 

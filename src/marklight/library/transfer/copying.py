@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 from marklight.batch import Batch, Entry, Failure, Vectors
 from marklight.errors import StoreError, UsageError
-from marklight.ingest.links import GROUPED, louvain_communities
+from marklight.ingest.communities import GROUPED, louvain_communities
 from marklight.library.transfer.archive_records import encode_entry, encode_json
 from marklight.model import DocumentId, FileState
 from marklight.ports import INCOMPLETE, Engine, Progress, Snapshot, no_progress
