@@ -24,10 +24,10 @@ SEED = 20261115
 INDEX = """
 import os, sys
 from marklight.engines.embedded import engine
-from marklight.ingest import batch, embedding
+from marklight.ingest import file_batch, embedding
 from marklight.ingest.parse import markdown
 from marklight.library import Library
-batch.BATCH_FILES, embedding.WINDOW = 5, 9   # many commits, so that kills hit every part of one
+file_batch.BATCH_FILES, embedding.WINDOW = 5, 9   # many commits, so that kills hit every part of one
 for line in sys.stdin:
     folder, place = line.rstrip("\\n").split("\\t")
     child = os.fork()

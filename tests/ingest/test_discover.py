@@ -270,7 +270,7 @@ def test_a_scan_of_path_ranges_returns_the_documents_in_them(
     assert [id.path for id in paths.files] == [
         path for path in sorted(names) if any(each.first <= path < str(each.end) for each in ranges)
     ]
-    assert paths.ranges == tuple(ranges)
+    assert paths.ranges == ranges
 
 
 @given(st.lists(st.sampled_from(TREE), min_size=1, unique=True), st.sampled_from(("", *TREE)))

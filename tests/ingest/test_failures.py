@@ -11,7 +11,7 @@ import pytest
 
 from marklight import Library
 from marklight.batch import Entry
-from marklight.ingest import batch, document
+from marklight.ingest import document, file_batch
 from marklight.ingest import read as reading
 from marklight.ingest.chunk import chunk
 from marklight.ingest.parse import ParsedText
@@ -132,7 +132,7 @@ def test_an_error_of_the_parser_is_a_failure_of_that_document(
                 raise RecursionError("too deep")
             return document.parse_document(id, source, *rest)
 
-        monkeypatch.setattr(batch, "parse_document", fails)
+        monkeypatch.setattr(file_batch, "parse_document", fails)
         write(folder, {"bad.md": "poison\n", "new.md": "# New\n"})
         report = lib.index()
         assert [failure.reason for failure in report.skipped] == [
@@ -158,7 +158,7 @@ def failing_on(word: str) -> Callable[..., Entry]:
 def test_an_error_of_the_chunker_is_a_failure_of_that_document_alone(
     folder: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batch, "chunk", failing_on("Bad"))
+    monkeypatch.setattr(file_batch, "chunk", failing_on("Bad"))
     with library(folder, engine=engine) as lib:
         report = lib.index()
         assert [id.path for id in report.added] == ["good.md"]

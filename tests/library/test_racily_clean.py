@@ -13,8 +13,8 @@ import pytest
 import marklight
 from marklight import model
 from marklight.ingest import read as reading
-from marklight.ingest.batch import FileBatch
 from marklight.ingest.discover import ScannedFile
+from marklight.ingest.file_batch import FileBatch
 from tests.library.conftest import paths
 from tests.making import library, write
 

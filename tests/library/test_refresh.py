@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import marklight
 from marklight.errors import NotFound
-from marklight.ingest import batch, discover
+from marklight.ingest import discover, file_batch
 from marklight.library.refresh import CURSOR_FILE
 from tests.library.conftest import paths
 from tests.making import library, write
@@ -37,7 +37,7 @@ def hurry(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(discover, "_TIME_CHECK_INTERVAL", 1)
     patch.setattr(discover.Walk, "_is_over", over)
-    patch.setattr(batch, "SMALL_BATCH_FILES", 1)
+    patch.setattr(file_batch, "SMALL_BATCH_FILES", 1)
 
 
 @pytest.fixture
@@ -226,7 +226,7 @@ def test_a_file_that_became_unreadable_is_removed(tree: Path, engine: str) -> No
 def test_many_changes_are_indexed_in_steps_and_counted_as_pending(
     tree: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batch, "SMALL_BATCH_FILES", 2)
+    monkeypatch.setattr(file_batch, "SMALL_BATCH_FILES", 2)
     with library(tree, engine=engine, index={"search_seconds": 0.0}) as lib:
         lib.index()
         write(tree, {path: text + "\nAnd a walrus.\n" for path, text in PAGES.items()})

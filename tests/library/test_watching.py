@@ -14,7 +14,7 @@ from unittest import mock
 import pytest
 import watchfiles._rust_notify
 
-from marklight.ingest import batch, embedding
+from marklight.ingest import embedding, file_batch
 from marklight.ingest import read as reading
 from marklight.ingest.pipeline import Ingest
 from marklight.library import Library
@@ -89,7 +89,7 @@ def test_during_the_first_run_a_search_returns_at_once_with_the_progress(
         assert gate.wait(SECONDS)
         return read(*given)
 
-    monkeypatch.setattr(batch, "read", slow)
+    monkeypatch.setattr(file_batch, "read", slow)
     with following(folder, engine) as (lib, follower, _):
         until(lambda: follower.progress and follower.progress.total)
         answer = lib.search("espresso", mode="keyword")
@@ -112,7 +112,7 @@ def test_the_first_files_are_found_while_the_others_are_indexed(
         assert str(path) < str(folder / "060") or gate.wait(SECONDS)
         return read(path, *given)
 
-    monkeypatch.setattr(batch, "read", slow)
+    monkeypatch.setattr(file_batch, "read", slow)
     with following(folder, engine) as (lib, _, _):
         until(lambda: lib.text_ingest.counts().documents)
         answer = lib.search("note 7", mode="keyword", min_confidence=0)

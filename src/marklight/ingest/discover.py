@@ -60,20 +60,20 @@ class ScannedFile(NamedTuple):
     """Identifies the file, so that one that replaced it is not read; None where the file system has no inodes."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Scan:
     """The files of the library or of a part of it, and what could not be read."""
 
-    files: Mapping[DocumentId, ScannedFile]
-    unreadable: tuple[Failure, ...] = ()
+    files: dict[DocumentId, ScannedFile] = field(default_factory=dict)
+    unreadable: list[Failure] = field(default_factory=list)
     """The path of a folder ends in a slash."""
-    ranges: tuple[PathRange, ...] | None = None
+    ranges: list[PathRange] | None = None
     """The part that was scanned; None is everything."""
     stopped: PathRange | None = None
     """The rest, where the time limit ended the scan."""
-    folders: tuple[str, ...] = ()
+    folders: list[str] = field(default_factory=list)
     """The folders that were listed."""
-    nested: tuple[DocumentId, ...] = ()
+    nested: list[DocumentId] = field(default_factory=list)
     """Folders, with a slash at the end, that are libraries of their own and left out."""
 
 
@@ -111,32 +111,25 @@ class Discover:
         check_encoding()
         roots, missing = collection_roots(collections)
         followed = {} if followed_links is None else followed_links
-        files: dict[DocumentId, ScannedFile] = {}
-        unreadable = [Failure(DocumentId(name, "/"), reason) for name, reason in missing.items()]
-        folders: list[str] = []
-        nested: list[DocumentId] = []
-        scanned: list[PathRange] = []
-        for run in _runs(
-            ranges if ranges is not None else [PathRange(name) for name in sorted(roots)]
-        ):
+        failures = [Failure(DocumentId(name, "/"), reason) for name, reason in missing.items()]
+        scan, scanned = Scan(unreadable=failures), list[PathRange]()
+        everything = [PathRange(name) for name in sorted(roots)]
+        for run in _runs(everything if ranges is None else ranges):
             name = run[0].collection
             if name in roots:
                 if run[0].first == "":
                     followed[name] = {}
-                walk = self._walk(name, roots, followed.setdefault(name, {}))
+                walk = self._walk(name, roots, followed.setdefault(name, {}), scan)
                 whole = run == [PathRange(name)]
-                files |= {file.id: file for file in walk.files(None if whole else run, until)}
-                unreadable.extend(walk.unreadable)
-                folders.extend(walk.folders)
-                nested.extend(walk.nested)
+                scan.files |= {file.id: file for file in walk.files(None if whole else run, until)}
                 if walk.stopped is not None:
-                    scanned += _before(run, walk.stopped)
-                    rest = PathRange(name, walk.stopped)
-                    parts = (tuple(unreadable), tuple(scanned), rest, tuple(folders), tuple(nested))
-                    return Scan(files, *parts)
+                    scan.ranges = scanned + _before(run, walk.stopped)
+                    scan.stopped = PathRange(name, walk.stopped)
+                    return scan
             scanned += run
-        covered = tuple(scanned) if ranges is not None and until is None else None
-        return Scan(files, tuple(unreadable), covered, None, tuple(folders), tuple(nested))
+        if ranges is not None and until is None:
+            scan.ranges = scanned
+        return scan
 
     def reason_ignored(self, path: Path, collections: Mapping[str, Path]) -> str | None:
         """Return why a file is not indexed, as a phrase; None if it is."""
@@ -146,15 +139,17 @@ class Discover:
         for file in (written, os.path.join(os.path.realpath(path.parent), path.name)):
             if owners := [name for name, root in roots.items() if inside(file, root)]:
                 name = max(owners, key=lambda owner: len(roots[owner]))
-                walk = self._walk(name, roots, {})
+                walk = self._walk(name, roots, {}, Scan())
                 reason = walk.filter.reason_excluded(file)
                 linked = reason is not None and os.path.realpath(file) != file
                 return walk.reason_not_reached(file, reason) if linked else reason
         return OUTSIDE
 
-    def _walk(self, name: str, roots: Mapping[str, str], followed: dict[str, str]) -> Walk:
+    def _walk(
+        self, name: str, roots: Mapping[str, str], followed: dict[str, str], scan: Scan
+    ) -> Walk:
         others = frozenset(roots.values()) - {roots[name]}
-        return Walk(self, name, roots[name], others, followed)
+        return Walk(self, name, PathFilter(self, roots[name], others), followed, scan)
 
 
 def _runs(ranges: Sequence[PathRange]) -> Iterator[list[PathRange]]:
@@ -193,23 +188,19 @@ class Folder(NamedTuple):
 
 
 class Walk:
-    """Walks one collection in path order."""
+    """Walks one collection in path order; adds to a scan what is not a file."""
 
     def __init__(
         self,
         options: Discover,
         name: str,
-        root: str,
-        others: frozenset[str],
+        path_filter: PathFilter,
         followed: dict[str, str],
+        scan: Scan,
     ) -> None:
-        self.name = name
+        self.name, self.filter, self.scan = name, path_filter, scan
         self.followed = followed
         """Targets of symbolic links, and the link that is followed: the first of several."""
-        self.filter = PathFilter(options, root, others)
-        self.unreadable: list[Failure] = []
-        self.folders: list[str] = []
-        self.nested: list[DocumentId] = []
         self._is_nested = nested_test()
         self.stopped: str | None = None
         """The first path that was not scanned, where the time limit ended the walk."""
@@ -345,9 +336,9 @@ class Walk:
             return Folder(relative, rules, iter(()))
         names = {key for key, _ in listed}
         if relative and self._is_nested(folder):
-            self.nested.append(DocumentId(self.name, relative))
+            self.scan.nested.append(DocumentId(self.name, relative))
             return Folder(relative, rules, iter(()))
-        self.folders.append(folder)
+        self.scan.folders.append(folder)
         if not self.ignore_files.isdisjoint(names):
             rules = (*rules, *rules_in(folder, relative, self.filter.options.ignore_files))
         kept = [pair for pair in listed if pair[0][0] != "." or self._includes_hidden(pair[1].name)]
@@ -368,7 +359,7 @@ class Walk:
         text = (
             relative if is_unicode(relative) else os.fsencode(relative).decode("utf-8", "replace")
         )
-        self.unreadable.append(Failure(DocumentId(self.name, text), reason))
+        self.scan.unreadable.append(Failure(DocumentId(self.name, text), reason))
 
 
 def _within(ranges: Sequence[PathRange]) -> Callable[[str], bool]:

@@ -34,8 +34,8 @@ from marklight.report import Report
 from marklight.text import digest
 
 if TYPE_CHECKING:
-    from marklight.ingest.batch import FileBatch
     from marklight.ingest.boilerplate import Forecast
+    from marklight.ingest.file_batch import FileBatch
     from marklight.ingest.parse import ParsedText
 
 MIN_FORECAST_FILES = 50
@@ -89,7 +89,7 @@ class Ingest(Indexing):
 
         At `until`, a `time.monotonic` value, it stops; the report lists the files that are left.
         """
-        from marklight.ingest.batch import batches, moves
+        from marklight.ingest.file_batch import batches, moves
 
         report = Report()
         forecast = self._forecast(diff) if until is None else None
@@ -205,7 +205,7 @@ class Ingest(Indexing):
         stored: Iterable[Document] = (),
     ) -> FileBatch:
         """Return a batch, with stored documents parsed again."""
-        from marklight.ingest.batch import FileBatch
+        from marklight.ingest.file_batch import FileBatch
         from marklight.ingest.read import Source
 
         batch = FileBatch(self.discover.parsers, self.recipe, self.max_bytes, indexed, failed)

@@ -67,7 +67,7 @@ def test_an_import_elsewhere_reads_and_embeds_nothing_again(
         def fail(*_: object) -> None:
             pytest.fail("a document was parsed or a passage was embedded")
 
-        monkeypatch.setattr("marklight.ingest.batch.parse_document", fail)
+        monkeypatch.setattr("marklight.ingest.file_batch.parse_document", fail)
         monkeypatch.setattr(fake.FakeEmbedder, "embed_passages", fail)
         index = lib.index()
         assert (*index.added, *index.changed, *index.moved, *index.removed) == ()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from marklight.ingest.batch import (
+from marklight.ingest.discover import Scan, ScannedFile
+from marklight.ingest.file_batch import (
     BATCH_BYTES,
     BATCH_FILES,
     SMALL_BATCH_BYTES,
@@ -13,7 +14,6 @@ from marklight.ingest.batch import (
     FileBatch,
     batches,
 )
-from marklight.ingest.discover import Scan, ScannedFile
 from marklight.ingest.index_diff import IndexDiff, plan
 from marklight.ingest.recipe import PARSERS
 from marklight.model import DocumentId, FileState
