@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 from marklight.batch import Batch, Entry, Failure, Vectors
 from marklight.errors import StoreError, UsageError
-from marklight.ingest.communities import GROUPED, louvain_communities
+from marklight.ingest.communities import GROUPED, find_communities
 from marklight.library.transfer.archive_records import encode_entry, encode_json
 from marklight.model import DocumentId, FileState
 from marklight.ports import INCOMPLETE, Engine, Progress, Snapshot, no_progress
@@ -198,7 +198,7 @@ class Transfer:
             self.summary.add_failures(failures)
         with self._target.snapshot() as snapshot:
             stored = {failure.document for failure in snapshot.status.failures()}
-            communities = louvain_communities(snapshot)
+            communities = find_communities(snapshot)
             manifest = {**self._source.manifest(), GROUPED: str(snapshot.links.last_changed())}
         gone = tuple(stored - {failure.document for failure in failures})
         for start in range(0, len(failures), BATCH_FAILURES):
