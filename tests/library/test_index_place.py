@@ -232,3 +232,9 @@ def test_a_part_of_another_backup_is_not_used(docs: Path, tmp_path: Path, part: 
             paths = {query: hits[0].chunk.path if hits else "" for query, hits in answers.items()}
             assert paths == expected
             assert lib.engine.check() == [] or number == 0
+
+
+def test_an_index_in_a_given_place_makes_no_library_of_a_folder(docs: Path, tmp_path: Path) -> None:
+    with library(docs / "below", engine=f"file:{tmp_path / 'place'}") as lib:
+        lib.index()
+    assert locate(docs / "below").folder == docs

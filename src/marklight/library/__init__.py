@@ -154,7 +154,7 @@ class Library(Operations):
     def engine(self) -> Engine:
         """Return the engine of the documents."""
         self._check_open()
-        return engines.open(self.address, self.server_settings, self.place.folder)
+        return engines.open(self.address, self.server_settings, self._recorded_folder)
 
     @once
     def commits_engine(self) -> Engine:
@@ -162,7 +162,12 @@ class Library(Operations):
         from marklight.library.history import open_engine
 
         self._check_open()
-        return open_engine(self.address, self.server_settings, self.place.folder)
+        return open_engine(self.address, self.server_settings, self._recorded_folder)
+
+    @property
+    def _recorded_folder(self) -> Path | None:
+        """Return the folder to record as a library; None if the engine is given, as for an evaluation."""
+        return None if self.settings["engine"] else self.place.folder
 
     @once
     def text_ingest(self) -> Ingest:
