@@ -20,7 +20,7 @@ from tests.surfaces.command_line import run_cli
     ("arguments", "code", "part"),
     [
         (["search", ""], 2, "empty"),
-        (["search", "x", "-n", "0"], 2, "1 to 100"),
+        (["search", "x", "-n", "0"], 2, "1<=x<=100"),
         (["search", "x", "nowhere"], 2, "No such folder: nowhere"),
         (["search", "x", "espresso.md"], 2, "not a folder"),
         (["search", "x", "--lmit", "3"], 2, "--limit"),

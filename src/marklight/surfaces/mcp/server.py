@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from importlib import metadata
 from typing import Any
@@ -89,18 +89,20 @@ def make_server(host: LibraryHost) -> LibraryServer:
         on_list_resources=resources.list,
         on_list_resource_templates=resources.templates,
         on_read_resource=resources.read,
-        on_subscribe_resource=_subscribe,
-        on_unsubscribe_resource=_unsubscribe,
-        on_subscriptions_listen=_listen,
+        on_subscribe_resource=_of_connection("subscribe"),
+        on_unsubscribe_resource=_of_connection("unsubscribe"),
+        on_subscriptions_listen=_of_connection("streams"),
         on_list_prompts=prompts.list,
         on_get_prompt=prompts.get,
         on_completion=completions.complete,
     )
     server.add_notification_handler(
-        "notifications/initialized", types.NotificationParams, _initialized
+        "notifications/initialized", types.NotificationParams, _of_connection("initialized")
     )
     # Not an argument above: the SDK would warn that later protocol versions removed it.
-    server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, _set_level)
+    server.add_request_handler(
+        "logging/setLevel", types.SetLevelRequestParams, _of_connection("set_level")
+    )
     # In place of tracing spans, which are not exported.
     server.middleware[:] = [introduction.middleware]
     return server
@@ -118,34 +120,10 @@ def _identity() -> dict[str, Any]:
     }
 
 
-# Notifications belong to the transport of a request, not to the server.
+def _of_connection(method: str) -> Callable[..., Awaitable[Any]]:
+    """Return a handler that calls a method of `Notifications`, which belongs to the transport of a request."""
 
+    async def handle(ctx: ServerRequestContext[Notifications], params: Any) -> Any:
+        return await getattr(ctx.lifespan_context, method)(ctx, params)
 
-async def _subscribe(
-    ctx: ServerRequestContext[Notifications], params: types.SubscribeRequestParams
-) -> types.EmptyResult:
-    return await ctx.lifespan_context.subscribe(ctx, params)
-
-
-async def _unsubscribe(
-    ctx: ServerRequestContext[Notifications], params: types.UnsubscribeRequestParams
-) -> types.EmptyResult:
-    return await ctx.lifespan_context.unsubscribe(ctx, params)
-
-
-async def _set_level(
-    ctx: ServerRequestContext[Notifications], params: types.SetLevelRequestParams
-) -> types.EmptyResult:
-    return await ctx.lifespan_context.set_level(ctx, params)
-
-
-async def _listen(
-    ctx: ServerRequestContext[Notifications], params: types.SubscriptionsListenRequestParams
-) -> types.SubscriptionsListenResult:
-    return await ctx.lifespan_context.streams(ctx, params)
-
-
-async def _initialized(
-    ctx: ServerRequestContext[Notifications], params: types.NotificationParams
-) -> None:
-    await ctx.lifespan_context.initialized(ctx, params)
+    return handle
