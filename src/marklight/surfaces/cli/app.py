@@ -56,9 +56,9 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
 """Modules of the commands by name, in the sections of `--help`."""
 MORE = {
     "ignored": "index_commands",
-    "copy": "transfer_commands",
-    "export": "transfer_commands",
-    "import": "transfer_commands",
+    "copy": "index_commands",
+    "export": "index_commands",
+    "import": "index_commands",
     "worker": "worker_command",
 }
 """Commands that few users need; `--help` lists only their names."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from marklight.place import locate
-from marklight.private_files import read_private, state_folder
+from marklight.private_files import read_private, state_folder, write_private
 
 if TYPE_CHECKING:
     from marklight.surfaces.daemon.client import RemoteLibrary
@@ -120,17 +120,7 @@ def _is_valid(state: State) -> bool:
 
 def write_state(file: Path, state: State) -> None:
     """Write a state file atomically, readable by this user only from its first byte."""
-    draft = file.with_name(f"{file.name}.{os.getpid()}")
-    with suppress(FileNotFoundError):
-        draft.unlink()
-    try:
-        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as opened:
-            json.dump(state._asdict(), opened)
-        os.replace(draft, file)
-    except OSError:
-        with suppress(OSError):
-            draft.unlink()
-        raise
+    write_private(file, json.dumps(state._asdict()).encode())
 
 
 def remove_state(file: Path, state: State) -> None:

@@ -5,25 +5,23 @@ from __future__ import annotations
 import hmac
 import json
 import sys
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Any, cast
 
 import anyio
-import anyio.from_thread
 from anyio.abc import ByteStream, SocketAttribute, SocketListener, TaskGroup
 
 from marklight.errors import MarklightError, SettingsError
+from marklight.ports import Progress
 from marklight.surfaces import operations
 from marklight.surfaces.daemon.client import HANDSHAKE_SECONDS, MAX_HANDSHAKE_BYTES, encode
 from marklight.surfaces.daemon.discovery import State
 from marklight.surfaces.host import IN_THIS_PROCESS, LibraryHost
 
 if TYPE_CHECKING:
-    from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
-
     from marklight.library import Library
 
 MAX_CLIENTS = 200
@@ -31,12 +29,10 @@ MAX_REJECTED = 50
 """Connections beyond MAX_CLIENTS that get a rejection; more are closed at once."""
 ACCEPT_RETRY_SECONDS = 1.0
 """Pause before the next `accept` when no file descriptor is left."""
-HEARTBEAT_SECONDS = 1.0
-"""Interval of messages to a client whose call is in progress."""
 PROGRESS_SECONDS = 0.1
-"""Minimum interval between progress messages of one phase."""
-MAX_QUEUED_PROGRESS = 1000
-"""Progress messages queued for a slow client; further ones are dropped."""
+"""Interval of progress messages."""
+HEARTBEATS = 10
+"""Intervals after which a client whose call is in progress gets a heartbeat."""
 MAX_LINE_BYTES = 16_000_000
 """Size limit of a message: many times the limits of the library's parameters."""
 SEND_SECONDS = 60.0
@@ -182,69 +178,57 @@ class IpcServer:
         return True
 
     async def _call(self, lines: JsonLines, request: dict[str, Any]) -> None:
-        send, receive = anyio.create_memory_object_stream[dict[str, Any]](MAX_QUEUED_PROGRESS)
         reply: dict[str, Any] = {}
-        with send, receive:
-            async with anyio.create_task_group() as group:
-                group.start_soon(lines.cancel_on_disconnect, group.cancel_scope)
-                group.start_soon(self._send_progress, lines, receive)
-                reply = await self._execute(request, send)
-                group.cancel_scope.cancel()
-            with suppress(anyio.WouldBlock):
-                while True:
-                    await lines.send(receive.receive_nowait())
+        progress = LatestProgress()
+        async with anyio.create_task_group() as group:
+            group.start_soon(lines.cancel_on_disconnect, group.cancel_scope)
+            group.start_soon(progress.send_all, lines)
+            reply = await self._execute(request, progress)
+            group.cancel_scope.cancel()
         if reply:
+            await progress.send(lines)
             await lines.send(reply)
 
-    async def _execute(
-        self, request: dict[str, Any], progress: MemoryObjectSendStream[dict[str, Any]]
-    ) -> dict[str, Any]:
+    async def _execute(self, request: dict[str, Any], progress: Progress) -> dict[str, Any]:
         context: Any = {name: request.get(name) for name in ("near", "part", "assignments")}
-
         try:
             operation = request["operation"]
             work = partial(_execute, name=operation, arguments=request["arguments"], **context)
             in_worker = operation not in IN_THIS_PROCESS
-            sender = ProgressSender(progress)
-            return {"result": await self.host.run(work, sender, in_worker=in_worker)}
+            return {"result": await self.host.run(work, progress, in_worker=in_worker)}
         except Exception as error:
             hint = error.hint if isinstance(error, MarklightError) else ""
             message = error.message if isinstance(error, MarklightError) else str(error)
             return {"error": {"type": type(error).__name__, "message": message, "hint": hint}}
-
-    @staticmethod
-    async def _send_progress(
-        lines: JsonLines, progress: MemoryObjectReceiveStream[dict[str, Any]]
-    ) -> None:
-        while True:
-            message: dict[str, Any] = {"heartbeat": True}
-            with anyio.move_on_after(HEARTBEAT_SECONDS):
-                message = await progress.receive()
-            await lines.send(message)
 
 
 def _execute(library: Library, **arguments: Any) -> Any:
     return encode(operations.run(library, **arguments))
 
 
-class ProgressSender:
-    """Progress callback that queues messages from a worker thread and never waits for the client."""
+class LatestProgress:
+    """Progress callback for a thread; sends the latest value at intervals, or a heartbeat."""
 
-    def __init__(self, queue: MemoryObjectSendStream[dict[str, Any]]) -> None:
-        self._queue = queue
-        self._phase, self._sent_at = "", 0.0
+    def __init__(self) -> None:
+        self._value: tuple[str, int, int] | None = None
+        self._sent: tuple[str, int, int] | None = None
 
     def __call__(self, phase: str, done: int, total: int) -> None:
-        now = time.monotonic()
-        if phase == self._phase and done < total and now < self._sent_at + PROGRESS_SECONDS:
-            return
-        self._phase, self._sent_at = phase, now
-        with suppress(RuntimeError):  # the event loop has ended
-            anyio.from_thread.run_sync(self._put, {"progress": [phase, done, total]})
+        self._value = phase, done, total
 
-    def _put(self, message: dict[str, Any]) -> None:
-        with suppress(anyio.WouldBlock, *DISCONNECTED):
-            self._queue.send_nowait(message)
+    async def send_all(self, lines: JsonLines) -> None:
+        """Send until cancelled."""
+        for number in count(1):
+            await anyio.sleep(PROGRESS_SECONDS)
+            await self.send(lines)
+            if number % HEARTBEATS == 0:
+                await lines.send({"heartbeat": True})
+
+    async def send(self, lines: JsonLines) -> None:
+        """Send the latest value, unless it was sent."""
+        if (value := self._value) != self._sent:
+            self._sent = value
+            await lines.send({"progress": value})
 
 
 async def serve_mcp(host: LibraryHost, lines: JsonLines) -> None:

@@ -40,6 +40,7 @@ REPLAY_PREFIX = "marklight:again:"
 MAX_ATTEMPTS = 2
 """Servers that may end during one request; it is not sent to a third."""
 INTERNAL_ERROR = -32_603
+HANDSHAKE = "initialize"
 
 Message = dict[str, Any]
 
@@ -181,22 +182,22 @@ class McpProxy:
             self._request_sent.set()
 
     def _pass_answers(self, stdout: BinaryIO) -> None:
-        usable = True
         while True:
+            answered = False
             for line in _lines(self._server.reader):
-                usable = True
+                answered = True
                 with self._lock:
                     self._session.record_answer(line)
                 if not is_replayed(line):
                     _write(stdout, line)
             if not self._ended.is_set():
                 self._reject_hopeless(stdout)
-                if not usable:
+                if not answered:
                     # Another server would probably end at once as well: wait for the next request.
                     self._request_sent.wait()
             if self._ended.is_set():
                 return
-            usable = self._fail_over()
+            self._fail_over()
 
     def _reject_hopeless(self, stdout: BinaryIO) -> None:
         """Answer requests that no server could answer with an error."""
@@ -206,32 +207,14 @@ class McpProxy:
             if not self._session.open:
                 self._request_sent.clear()
 
-    def _fail_over(self) -> bool:
-        """Replay the session to another server; return whether it answered the handshake."""
-        usable = False
+    def _fail_over(self) -> None:
+        """Continue the session with another server."""
         with self._lock:
             self._server.close()
             self._server = self._next_server()
-            self._session.count_attempt()
             with suppress(Unreachable):  # it ended as well, and is replaced in the same way
-                if handshake := self._session.handshake:
-                    usable = self._shake_hands(handshake)
-                    if self._session.initialized:
-                        self._server.send_raw(self._session.initialized)
-                for message in self._session.subscriptions:
-                    self._server.send_raw(as_line(message))
-                for request in self._session.open.values():
-                    self._server.send_raw(request.line)
-        return usable
-
-    def _shake_hands(self, message: Message) -> bool:
-        """Send the handshake again; return whether it was answered."""
-        self._server.send_raw(as_line(message))
-        return any(
-            answer.get("id") == message["id"]
-            for line in _lines(self._server.reader)
-            for answer in messages(line)
-        )
+                for line in self._session.replay():
+                    self._server.send_raw(line)
 
     def _close_stuck_server(self) -> None:
         """Check the server while a request takes long: a process that hangs breaks no connection."""
@@ -255,10 +238,10 @@ class SessionReplay:
 
     def __init__(self) -> None:
         self.open: dict[str, OpenRequest] = {}
-        self.initialized: bytes | None = None
+        self._initialized: bytes | None = None
         """The notification that follows the handshake."""
-        self._initialize: Message | None = None
-        self._subscriptions: dict[str, Message] = {}
+        self._lasting: dict[str, Message] = {}
+        """Requests that stay in effect once they are answered: handshake, subscriptions, log level."""
 
     def record_request(self, line: bytes) -> None:
         """Record a line from the assistant."""
@@ -278,47 +261,38 @@ class SessionReplay:
             del self.open[key]
         return [_rejection(json.loads(key)) for key in failed]
 
-    def count_attempt(self) -> None:
-        """Count one more attempt for every open request."""
-        self.open = {
-            key: request._replace(attempts=request.attempts + 1)
-            for key, request in self.open.items()
-        }
-
     @property
     def oldest(self) -> float | None:
         """Return the time of the oldest open request."""
         return min((request.since for request in self.open.values()), default=None)
 
-    @property
-    def handshake(self) -> Message | None:
-        """Return the handshake to replay; None if there was none or it is still open."""
-        return self._replayed(self._initialize) if self._initialize else None
-
-    @property
-    def subscriptions(self) -> list[Message]:
-        """Return the answered requests that are still in effect: subscriptions, log level."""
-        replayed = map(self._replayed, self._subscriptions.values())
-        return [message for message in replayed if message]
-
-    def _replayed(self, message: Message) -> Message | None:
-        if "id" not in message or _key(message["id"]) in self.open:
-            return None
-        return {**message, "id": f"{REPLAY_PREFIX}{message['id']}"}
+    def replay(self) -> list[bytes]:
+        """Return the lines with which a new server continues the session; count an attempt of open requests."""
+        answered = [
+            {**message, "id": f"{REPLAY_PREFIX}{message['id']}"}
+            for message in self._lasting.values()
+            if "id" in message and _key(message["id"]) not in self.open
+        ]
+        lines = [as_line(message) for message in answered]
+        if self._initialized and answered and answered[0]["method"] == HANDSHAKE:
+            lines.insert(1, self._initialized)
+        self.open = {
+            key: request._replace(attempts=request.attempts + 1)
+            for key, request in self.open.items()
+        }
+        return [*lines, *(request.line for request in self.open.values())]
 
     def _record(self, message: Message, line: bytes) -> None:
         method, id = message.get("method"), message.get("id")
         params = message.get("params") or {}
-        if method == "initialize":
-            self._initialize = message
-        elif method == "notifications/initialized":
-            self.initialized = line
+        if method == "notifications/initialized":
+            self._initialized = line
         elif method == "notifications/cancelled":
             self.open.pop(_key(params.get("requestId")), None)
-        elif method in ("resources/subscribe", "logging/setLevel"):
-            self._subscriptions[f"{method}{params.get('uri', '')}"] = message
+        elif method in (HANDSHAKE, "resources/subscribe", "logging/setLevel"):
+            self._lasting[f"{method}{params.get('uri', '')}"] = message
         elif method == "resources/unsubscribe":
-            self._subscriptions.pop(f"resources/subscribe{params.get('uri', '')}", None)
+            self._lasting.pop(f"resources/subscribe{params.get('uri', '')}", None)
         if method is not None and id is not None:
             self.open[_key(id)] = OpenRequest(time.monotonic(), as_line(message))
 
