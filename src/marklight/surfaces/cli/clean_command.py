@@ -88,4 +88,5 @@ def _confirm(places: Sequence[DataPlace]) -> None:
 def _stop_daemons(library: Path | None) -> None:
     from marklight.surfaces.daemon.lifecycle import stop
 
-    stop(library, lambda state: note(f"Stopped the daemon of {state.folder}"))
+    for state in stop(library):
+        note(f"Stopped the daemon of {state.folder}")

@@ -178,7 +178,7 @@ def _print_daemons(folder: Path | None, as_json: bool) -> int:
     from marklight.surfaces.daemon.lifecycle import running_daemons
 
     library = locate(folder).folder
-    states = running_daemons(library)
+    states = [state for _, state in running_daemons(library)]
     if not states:
         raise NotFound(
             f"No daemon is running for {library}", "Start one with `marklight serve --detach`"
@@ -196,8 +196,9 @@ def _stop(folder: Path | None, every: bool) -> int:
     from marklight.surfaces.daemon.lifecycle import stop as stop_daemons
 
     library = None if every else locate(folder).folder
-    if not stop_daemons(
-        library, lambda state: show(f"Stopped the daemon at {state.address} (process {state.pid})")
-    ):
+    stopped = stop_daemons(library)
+    for state in stopped:
+        show(f"Stopped the daemon at {state.address} (process {state.pid})")
+    if not stopped:
         raise NotFound(f"No daemon is running for {library}" if library else "No daemon is running")
     return 0

@@ -252,8 +252,8 @@ def answering_daemon(file: Path) -> State | None:
     return state
 
 
-def running_daemons(folder: Path | None) -> list[State]:
-    """Return the running daemons of a library, or all of this user."""
+def running_daemons(folder: Path | None) -> list[tuple[Path, State]]:
+    """Return the running daemons of a library, or all of this user, with their state files."""
     running = []
     for file, state in list(state_files(folder)):
         try:
@@ -262,29 +262,25 @@ def running_daemons(folder: Path | None) -> list[State]:
             raise unresponsive(state, error) from None
         if connection:
             connection.close()
-            running.append(state)
+            running.append((file, state))
     return running
 
 
-def stop(folder: Path | None, stopped: Callable[[State], None]) -> bool:
-    """Stop the daemons of a library, or all of this user; return whether there was one."""
+def stop(folder: Path | None) -> list[State]:
+    """Stop the daemons of a library, or all of this user; return them."""
     from filelock import FileLock, Timeout
 
-    any_stopped = False
-    for file, state in list(state_files(folder)):
-        try:
-            if (connection := connect(file, state)) is None:
-                continue
-            connection.close()
+    running = running_daemons(folder)
+    for file, state in running:
+        with suppress(ProcessLookupError):  # it has just ended
             os.kill(state.pid, signal.SIGTERM)
+        try:
             # A daemon holds its lock until it has ended.
             with FileLock(file.with_suffix(".lock"), timeout=STOP_SECONDS):
                 remove_state(file, state)  # on Windows it ends at once
-        except (Unreachable, Timeout) as error:
-            raise unresponsive(state, error) from None
-        any_stopped = True
-        stopped(state)
-    return any_stopped
+        except Timeout:
+            raise unresponsive(state) from None
+    return [state for _, state in running]
 
 
 def unresponsive(state: State, error: Exception | None = None) -> StoreError:

@@ -116,8 +116,9 @@ class RequestGuard:
                 "The Host header does not name this server", f"Use the URL {self.address.url}"
             )
         origins = _header_values(scope, b"origin")
-        others = [each for each in origins if each not in self.address.allow_origins]
-        if any(each not in {f"{scope['scheme']}://{name}" for name in allowed} for each in others):
+        ours = {f"{scope['scheme']}://{name}" for name in allowed}
+        others = [origin for origin in origins if origin not in self.address.allow_origins]
+        if any(origin not in ours for origin in others):
             raise Forbidden("Requests from other websites are not allowed")
         if origins and not others:
             return

@@ -128,63 +128,26 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._timeout_seconds = timeout_seconds
         self._ready = ready
-        self._accept_loop: asyncio.Task[None] | None = None
+        self._limits = connection_limits()
+        self._closed = asyncio.Event()
+        """Set whenever a connection ends."""
+        self._accepting: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         # Without sockets, so that uvicorn starts no accept loop.
         await super().startup([])
-        connections = cast(set[Connection], self.server_state.connections)
         assert sockets
-        loop = AcceptLoop(sockets[0], self._connection, connections, connection_limits())
-        self._accept_loop = asyncio.create_task(loop.run())
+        self._accepting = asyncio.create_task(self._accept(sockets[0]))
         self._ready()
 
-    def _connection(self, max_served: int, on_close: Callable[[], None]) -> Connection:
-        return Connection(
-            self.config,
-            self.server_state,
-            self.lifespan.state,
-            timeout_seconds=self._timeout_seconds,
-            max_served=max_served,
-            on_close=on_close,
-        )
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        if self._accept_loop:
-            self._accept_loop.cancel()
-            await asyncio.wait([self._accept_loop])
-        await super().shutdown(sockets)
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
-class AcceptLoop:
-    """Accepts connections while fewer than the maximum are open."""
-
-    def __init__(
-        self,
-        listener: socket.socket,
-        make_connection: Callable[[int, Callable[[], None]], Connection],
-        connections: set[Connection],
-        limits: ConnectionLimits,
-    ) -> None:
-        self.listener = listener
-        self.make_connection = make_connection
-        self.connections = connections
-        self.limits = limits
-        self.closed = asyncio.Event()
-        """Set whenever a connection ends."""
-
-    async def run(self) -> None:
-        """Accept connections until cancelled."""
+    async def _accept(self, listener: socket.socket) -> None:
+        """Accept connections while fewer than the maximum are open, until cancelled."""
         loop = asyncio.get_running_loop()
         warned = False
         while True:
             await self._wait_for_room()
             try:
-                accepted, _ = await loop.sock_accept(self.listener)
+                accepted, _ = await loop.sock_accept(listener)
             except ConnectionAbortedError:
                 continue
             except OSError as error:  # no file descriptor or no memory is left
@@ -195,22 +158,40 @@ class AcceptLoop:
                 continue
             warned = False
             try:
-                await loop.connect_accepted_socket(self._make_connection, accepted)
+                await loop.connect_accepted_socket(self._connection, accepted)
             except OSError:
                 accepted.close()
 
-    def _make_connection(self) -> Connection:
-        return self.make_connection(self.limits.served, self.closed.set)
-
     async def _wait_for_room(self) -> None:
         """Wait until fewer connections than the maximum are open; close idle ones meanwhile."""
-        while len(self.connections) >= sum(self.limits):
-            self.closed.clear()
+        connections = cast(set[Connection], self.server_state.connections)
+        while len(connections) >= sum(self._limits):
+            self._closed.clear()
             try:
-                await asyncio.wait_for(self.closed.wait(), CROWDED_IDLE_SECONDS)
+                await asyncio.wait_for(self._closed.wait(), CROWDED_IDLE_SECONDS)
             except TimeoutError:
-                for connection in tuple(self.connections):
+                for connection in tuple(connections):
                     connection.close_if_idle(CROWDED_IDLE_SECONDS)
+
+    def _connection(self) -> Connection:
+        return Connection(
+            self.config,
+            self.server_state,
+            self.lifespan.state,
+            timeout_seconds=self._timeout_seconds,
+            max_served=self._limits.served,
+            on_close=self._closed.set,
+        )
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._accepting:
+            self._accepting.cancel()
+            await asyncio.wait([self._accepting])
+        await super().shutdown(sockets)
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
 
 
 async def too_many_connections(scope: Scope, receive: Receive, send: Send) -> None:
