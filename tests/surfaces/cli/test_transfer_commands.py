@@ -23,9 +23,8 @@ def test_an_index_is_exported_and_imported(
     write(other, PAGES)
     code, out, _ = run_cli(capsys, "import", str(file), str(other), "--digest", report["digest"])
     assert code == 0
-    assert out == (
-        f"Imported 3 documents, {report['chunks']} passages and {report['vectors']} vectors"
-        f" into file:{other}/.marklight\n"
+    assert out.startswith(
+        f"Imported 3 documents, {report['chunks']} passages and {report['vectors']} vectors into file:"
     )
     index = run_json(capsys, "index", str(other), "--json")
     assert (index["added"], index["changed"], index["pending"]) == ([], [], 0)
