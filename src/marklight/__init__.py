@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from marklight.answer import Answer, Hit
-    from marklight.commits import Commit, Commits
     from marklight.errors import (
         Busy,
         HistoryError,
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from marklight.model import Chunk, Document
     from marklight.query import Filters, Query
     from marklight.report import Extract, Links, Outline, Related, Report
+    from marklight.results import Commit, Commits
 
 __version__ = "0.1.0"
 
@@ -42,7 +42,7 @@ _MODULES = {
     "marklight.library.transfer": ("MoveReport", "copy_index", "export_index", "import_index"),
     "marklight.answer": ("Answer", "Hit"),
     "marklight.query": ("Filters", "Query"),
-    "marklight.commits": ("Commit", "Commits"),
+    "marklight.results": ("Commit", "Commits"),
     "marklight.report": ("Extract", "Links", "Outline", "Related", "Report"),
     "marklight.model": ("Chunk", "Document"),
     "marklight.errors": (

@@ -18,11 +18,9 @@ from marklight.parameters import MAX_TEXT, OBJECT, STRING_VALUES, STRINGS, Opera
 
 if TYPE_CHECKING:
     from marklight.answer import Answer
-    from marklight.citations import CitedAnswer, Sentence
-    from marklight.commits import Commits
-    from marklight.listing import Listing
     from marklight.ports import LanguageModel
     from marklight.report import DocumentList, Extract, Graph, Links, Outline, Page, Related, Report
+    from marklight.results import CitedAnswer, Commits, Listing, Sentence
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")

@@ -11,9 +11,9 @@ import pytest
 
 import marklight
 from marklight.answer import Answer
-from marklight.citations import CitedAnswer, Sentence
 from marklight.errors import ModelServerError, SettingsError, Stopped, UsageError
 from marklight.models.remote import client
+from marklight.results import CitedAnswer, Sentence
 from tests.making import library, write
 from tests.models.chatting import Chat, chatting
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marklight.answer import Hit
-from marklight.library import ask_prompt
-from marklight.library.ask_prompt import (
+from marklight.library.ask import (
+    MAX_SENTENCE_CHARACTERS,
     Piece,
     ResponseParser,
     boundary_key,
@@ -185,7 +185,7 @@ def test_the_unfinished_end_of_an_incomplete_response_is_dropped() -> None:
 
 def test_a_response_without_the_end_of_a_sentence_is_cut() -> None:
     found = pieces("x" * 10_000, size=50)
-    assert max(len(piece.text) for piece in found) <= ask_prompt.MAX_SENTENCE_CHARACTERS
+    assert max(len(piece.text) for piece in found) <= MAX_SENTENCE_CHARACTERS
     assert "".join(piece.text for piece in found) == "x" * 10_000
 
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import marklight
-from marklight.commits import Commits
 from marklight.errors import HistoryError, NotFound, UsageError
+from marklight.results import Commits
 from tests.making import library, write
 from tests.repository import Repository, needs_git
 

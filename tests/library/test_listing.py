@@ -10,7 +10,7 @@ import pytest
 
 import marklight
 from marklight.errors import UsageError
-from marklight.listing import Listing
+from marklight.results import Listing
 from tests.making import library, write
 
 PAGES = {

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from marklight import engines
 from marklight.answer import within_budget
 from marklight.batch import Failure
-from marklight.commits import SHORT_HASH, Commit, Commits
 from marklight.engines import EngineAddress, ServerSettings
 from marklight.errors import (
     Busy,
@@ -33,6 +32,7 @@ from marklight.model import Document, DocumentId
 from marklight.ports import Embedder, Engine, Progress, Rewrite, Snapshot, Tools
 from marklight.query import Filters, Query
 from marklight.report import Report
+from marklight.results import SHORT_HASH, Commit, Commits
 from marklight.search.per_document import PerDocument
 from marklight.search.pipeline import Pipeline
 

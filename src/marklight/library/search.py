@@ -39,7 +39,7 @@ from marklight.text.languages import documents_by_language, query_languages
 
 if TYPE_CHECKING:
     from marklight.library import Library
-    from marklight.listing import Listing
+    from marklight.results import Listing
     from marklight.settings import Settings
 
 Result = TypeVar("Result")
@@ -177,7 +177,7 @@ def list_documents(
     **options: Any,
 ) -> Listing:
     """Return one page of the documents that match, and the number of all."""
-    from marklight.listing import Sort
+    from marklight.results import Sort
     from marklight.search.listing import list_matching
 
     text = (query or "").strip()

@@ -1,6 +1,7 @@
 """Context of passages: parent sections, context levels with their sizes, extracts of documents, token budgets.
 
-The stages `parents` and `context` show more of a document around a hit."""
+The stages `parents` and `context` show more of a document around a hit.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Merge duplicates and diversify: shingling with character trigrams, Jaccard similarity, cosine similarity, MMR.
 
-Passages with the same text, similar text or similar embeddings are merged into the best of them."""
+Passages with the same text, similar text or similar embeddings are merged into the best of them.
+"""
 
 from __future__ import annotations
 

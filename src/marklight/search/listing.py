@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from marklight.answer import Hit, Hits
-from marklight.listing import ListedDocument, Listing, Sort
 from marklight.model import DocumentId
 from marklight.ports import BOILERPLATE, DocumentMatch, Tools
 from marklight.query import Mode, Query
+from marklight.results import ListedDocument, Listing, Sort
 from marklight.search.confidence import Confidence
 from marklight.search.features import filters_cover_query
 from marklight.search.filters import no_match_reason

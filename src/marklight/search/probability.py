@@ -1,6 +1,7 @@
 """Calibrated probabilities: a linear model over features ranks candidates, a softmax and logistic curves turn its sums into probabilities.
 
-Any other ranking of the candidates gets these probabilities too, in its own order."""
+Any other ranking of the candidates gets these probabilities too, in its own order.
+"""
 
 from __future__ import annotations
 

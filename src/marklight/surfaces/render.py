@@ -26,10 +26,9 @@ from marklight.place import complete_commands
 if TYPE_CHECKING:
     # Types only: `--help` needs the formats and nothing else.
     from marklight.answer import Answer, Hit, Level
-    from marklight.commits import Commit, Commits
-    from marklight.listing import ListedDocument, Listing
     from marklight.model import DocumentId
     from marklight.report import Extract, Outline, Report
+    from marklight.results import Commit, Commits, ListedDocument, Listing
 
 FORMATS = ("text", "json", "jsonl", "md", "files")
 COMMIT_FORMATS = ("text", "json", "jsonl", "md")
@@ -409,7 +408,7 @@ def commit_header(commit: Commit, several: bool = False) -> str:
 
 def commit_passage(commit: Commit, hit: Hit) -> str:
     """Return the matching text without the subject, which the header contains."""
-    from marklight.commits import commit_part
+    from marklight.results import commit_part
 
     text = hit.chunk.text.strip("\n")
     if commit_part(hit) == "diff":
@@ -436,7 +435,7 @@ def with_short_hashes(commits: Commits) -> Answer:
 
 def _commit_markdown(commit: Commit, hit: Hit) -> str:
     """Render a commit as Markdown: a quotation; a diff gets a code fence longer than any inside it."""
-    from marklight.commits import commit_part
+    from marklight.results import commit_part
 
     body = commit_passage(commit, hit)
     if commit_part(hit) == "diff":
@@ -449,7 +448,7 @@ def _commit_markdown(commit: Commit, hit: Hit) -> str:
 
 def _files(hit: Hit) -> list[str]:
     """List the files that a passage of a diff belongs to."""
-    from marklight.commits import commit_part
+    from marklight.results import commit_part
 
     if commit_part(hit) != "diff" or not hit.chunk.headings:
         return []

@@ -36,9 +36,8 @@ from marklight.surfaces.cli.output import Bar, note, show, show_as, show_aside, 
 
 if TYPE_CHECKING:
     from marklight.answer import Answer
-    from marklight.citations import CitedAnswer, Sentence
-    from marklight.commits import Commits
     from marklight.library import Library
+    from marklight.results import CitedAnswer, Commits, Sentence
     from marklight.surfaces.cli.interactive import Session
     from marklight.surfaces.daemon.client import RemoteLibrary
 
@@ -98,7 +97,7 @@ def search(
     if more and format == "text":
         note(f"{more}. Use --set search.skip={','.join(stages)} to see them")
     if answer.commits and format != "json":
-        from marklight.commits import Commits
+        from marklight.results import Commits
 
         assert isinstance(answer.commits, Commits)
         if format in ("text", "md"):

@@ -15,12 +15,12 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from marklight.answer import Answer
-from marklight.citations import Sentence
 from marklight.errors import MarklightError, ModelError, Stopped, UsageError
 from marklight.library import Library
 from marklight.library.ask import validate
 from marklight.operations import OPERATIONS
 from marklight.query import Query
+from marklight.results import Sentence
 from marklight.surfaces.host import LibraryHost
 from marklight.surfaces.http.errors import error_body, unexpected
 from marklight.surfaces.render import to_json
