@@ -10,6 +10,7 @@ import os
 import random
 import shutil
 import signal
+import sqlite3
 import sys
 import tempfile
 import time
@@ -61,8 +62,10 @@ def batches() -> Iterator[Batch]:
 def copied(index: Path, to: Path) -> Path:
     """Copy an index to damage it, and record the copy as created there."""
     shutil.copytree(index, to)
-    for id in ownership.recorded_ids(index):  # outside the data directory
-        ownership.record_database(to, to / ownership.STORE, id)
+    connection = sqlite3.connect(to / ownership.STORE)
+    ((id,),) = connection.execute("SELECT library FROM state")
+    connection.close()
+    ownership.record_database(to, to / ownership.STORE, id)  # replaces the record of the original
     return to
 
 

@@ -235,6 +235,13 @@ class Store:
         if not is_plain_folder(self.folder):
             raise self._foreign()
         if _file_identity(self.path) is None:
+            others = any((self.folder / part).exists() for part in ("lexical", "vectors"))
+            # A first writer may have created the database meanwhile, and the others after it.
+            if others and _file_identity(self.path) is None:
+                raise StoreError(
+                    f"The database {self.path} is missing, but other parts of the index exist",
+                    f"Put it back, or move {self.folder} away and run `marklight index`",
+                )
             return False
         recorded = ownership.needs_record(self.folder)
         ids = ownership.recorded_ids(self.folder) if recorded else set()
