@@ -1,4 +1,4 @@
-"""Contract of `BlockReader`: digests of the blocks of documents, and passages of nothing but boilerplate."""
+"""Contract of the block reader: digests of the blocks of documents, and passages of nothing but boilerplate."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from marklight.batch import Batch, Entry
-from marklight.ports import BOILERPLATE, FIELD_BOOSTS, Engine
-from marklight.ports.blocks import SharedBlock, StoredBlock
+from marklight.ports import BOILERPLATE, FIELD_BOOSTS, Engine, SharedBlock, StoredBlock
 from marklight.query import Filters
 from tests.contracts.builders import commit, entry, id_of, put, vectors
 

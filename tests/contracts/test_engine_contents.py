@@ -1,4 +1,4 @@
-"""Contract of `ContentReader`: everything that was committed is read back, ordered by key, bit by bit."""
+"""Contract of the reader of all contents: everything that was committed is read back, ordered by key, bit by bit."""
 
 from __future__ import annotations
 

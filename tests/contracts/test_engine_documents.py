@@ -1,4 +1,4 @@
-"""Contract of `DocumentReader`: documents, files, passages, and exact titles."""
+"""Contract of the document reader: documents, files, passages, and exact titles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Contract of `LinkReader`: links resolved in both directions, neighbours and communities."""
+"""Contract of the link reader: links resolved in both directions, neighbours and communities."""
 
 from __future__ import annotations
 

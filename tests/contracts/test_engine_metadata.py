@@ -1,4 +1,4 @@
-"""Contract of `MetadataReader` and of filters, which apply before ranking in every kind of search."""
+"""Contract of the metadata reader and of filters, which apply before ranking in every kind of search."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Contract of `StatusReader`: manifest, failures and remarks."""
+"""Contract of the status reader: manifest, failures and remarks."""
 
 from __future__ import annotations
 

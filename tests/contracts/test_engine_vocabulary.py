@@ -1,4 +1,4 @@
-"""Contract of `VocabularyReader`: document frequencies and term vectors."""
+"""Contract of the vocabulary reader: document frequencies and term vectors."""
 
 from __future__ import annotations
 

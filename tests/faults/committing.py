@@ -28,7 +28,7 @@ from marklight.query import Filters
 from marklight.text import analyze
 from tests.contracts.builders import entry, id_of, link, vector, vectors
 from tests.oracle import MemoryEngine
-from tests.oracle.engine import MemorySnapshot
+from tests.oracle.engine import memory_snapshot
 from tests.scratch import scratch_parent
 
 LOADED = (tantivy, np)  # before the first fork, so that a child starts in a millisecond
@@ -127,11 +127,11 @@ def check_snapshot(folder: Path, expected: list[object]) -> None:
 def expected_answers() -> list[object]:
     """Return the expected content of each generation, from the memory engine."""
     memory = MemoryEngine()
-    expected = [answers(MemorySnapshot(memory.state))]
+    expected = [answers(memory_snapshot(memory.state))]
     with memory.writing(0):
         for batch in batches():
             memory.commit(batch)
-            expected.append(answers(MemorySnapshot(memory.state)))
+            expected.append(answers(memory_snapshot(memory.state)))
     return expected
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from marklight.batch import Entry
 from marklight.model import DocumentId
-from marklight.ports.blocks import SharedBlock, StoredBlock
+from marklight.ports import SharedBlock, StoredBlock
 from tests.oracle.state import State
 
 

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from threading import RLock
-from typing import Any
+from typing import Any, cast
 
 from marklight.batch import Batch
 from marklight.errors import Busy
+from marklight.ports import Snapshot
 from tests.oracle.blocks import MemoryBlocks
 from tests.oracle.contents import MemoryContents
 from tests.oracle.links import MemoryLinks
@@ -39,6 +40,11 @@ class MemorySnapshot:
         self.contents = MemoryContents(state)
 
 
+def memory_snapshot(state: State) -> Snapshot:
+    """Return a snapshot of a state; its readers have the methods of the relational ones, and other classes."""
+    return cast(Snapshot, MemorySnapshot(state))
+
+
 @dataclass(slots=True)
 class MemoryEngine:
     """An index that is lost when its process ends; the reference for other engines."""
@@ -48,8 +54,8 @@ class MemoryEngine:
     holders: int = 0
 
     @contextmanager
-    def snapshot(self) -> Iterator[MemorySnapshot]:
-        yield MemorySnapshot(self.state)
+    def snapshot(self) -> Iterator[Snapshot]:
+        yield memory_snapshot(self.state)
 
     @contextmanager
     def writing(self, wait_seconds: float) -> Iterator[None]:

@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING
 
 from marklight.batch import Batch, Vectors
 from marklight.errors import ModelError, ModelServerError, StoreError, UsageError
+from marklight.library.shared_index import queue_of
 from marklight.model import Chunk
-from marklight.ports import Embedder, no_progress
-from marklight.ports.jobs import EmbeddingQueue, Job, QueueOwner
+from marklight.ports import Embedder, Job, no_progress
 
 if TYPE_CHECKING:
+    from marklight.engines.server.postgres.jobs import JobQueue
     from marklight.library import Library
 
 RETRY_SECONDS, MAX_RETRY_SECONDS = 1.0, 60.0
@@ -36,11 +37,6 @@ POLL_SECONDS = 2.0
 PROBE = "test"
 """Text that any model can embed: shows whether a failure is due to the texts or to the model's server."""
 NOT_FINITE = "The model returns a vector with numbers that are not finite"
-
-
-def queue_of(library: Library) -> EmbeddingQueue | None:
-    """Return the queue of a library; None if its engine has none."""
-    return library.engine.queue if isinstance(library.engine, QueueOwner) else None
 
 
 class EmbeddingWorker:
@@ -64,7 +60,7 @@ class EmbeddingWorker:
             raise UsageError(
                 'A worker needs a model, but model.name is "none"', "Set model.name to a model"
             )
-        self.queue: EmbeddingQueue = queue
+        self.queue: JobQueue = queue
         self.embedder: Embedder = embedder
         self.model = embedder.fingerprint
         self._pause_seconds = RETRY_SECONDS

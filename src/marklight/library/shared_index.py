@@ -11,13 +11,18 @@ from marklight import ownership
 from marklight.library.refresh import embeds_here
 from marklight.model import DocumentId
 from marklight.place import is_library
-from marklight.ports import IndexedFile
-from marklight.ports.jobs import QueueOwner, QueueStatus
+from marklight.ports import IndexedFile, QueueStatus
 
 if TYPE_CHECKING:
+    from marklight.engines.server.postgres.jobs import JobQueue
     from marklight.library import Library
 
 ELSEWHERE = "Documents whose files are not on this machine are shown as they were indexed"
+
+
+def queue_of(library: Library) -> JobQueue | None:
+    """Return the queue of passages to embed; None if the engine of a library has none."""
+    return getattr(library.engine, "queue", None)
 
 
 class SharedIndex:
@@ -85,15 +90,15 @@ class SharedIndex:
     def open_queue(self) -> None:
         """Queue the passages without a vector for workers, now and with every later commit."""
         fingerprint = self._library.models.fingerprint()[0]
-        if isinstance(self._library.engine, QueueOwner) and fingerprint:
-            self._library.engine.queue.open(fingerprint)
+        if (queue := queue_of(self._library)) and fingerprint:
+            queue.open(fingerprint)
 
     def queue_status(self, fingerprint: str) -> dict[str, Any]:
         """Return the state of the queue of a model for `status`; empty if workers do not embed and nothing waits."""
-        engine = self._library.engine
-        if not isinstance(engine, QueueOwner) or not fingerprint:
+        queue = queue_of(self._library)
+        if queue is None or not fingerprint:
             return {}
-        state = engine.queue.status(fingerprint)
+        state = queue.status(fingerprint)
         if state == QueueStatus() and embeds_here(self._library):
             return {}
         failures = [failure._asdict() for failure in state.failures]

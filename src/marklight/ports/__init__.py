@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from marklight.ports.documents import DocumentReader, IndexedFile, PathRange, ScoredChunk
-from marklight.ports.engine import INCOMPLETE, Engine, Snapshot, StatusReader
-from marklight.ports.lexical import (
+from marklight.ports.engine import (
     BOILERPLATE,
     FIELD_BOOSTS,
     FULL_COVERAGE,
+    INCOMPLETE,
+    VOCABULARY_SIZE,
+    DocumentMatch,
+    Engine,
+    FailedJob,
+    IndexedFile,
+    Job,
     LexicalReader,
+    PathRange,
+    Pending,
+    QueueStatus,
+    ScoredChunk,
+    ScoredTerm,
+    SharedBlock,
+    Snapshot,
+    StoredBlock,
     TermCoverage,
+    VectorReader,
 )
-from marklight.ports.links import LinkReader
-from marklight.ports.metadata import DocumentMatch, MetadataReader
 from marklight.ports.models import Embedder, LanguageModel, Prompt, Reranker, Unloadable
 from marklight.ports.stages import (
     Fuse,
@@ -24,8 +36,6 @@ from marklight.ports.stages import (
     never_cancelled,
     no_progress,
 )
-from marklight.ports.vectors import Pending, VectorReader
-from marklight.ports.vocabulary import VOCABULARY_SIZE, ScoredTerm, VocabularyReader
 
 __all__ = [
     "BOILERPLATE",
@@ -34,32 +44,32 @@ __all__ = [
     "INCOMPLETE",
     "VOCABULARY_SIZE",
     "DocumentMatch",
-    "DocumentReader",
     "Embedder",
     "Engine",
+    "FailedJob",
     "Fuse",
     "IndexedFile",
+    "Job",
     "LanguageModel",
     "LexicalReader",
-    "LinkReader",
-    "MetadataReader",
     "PathRange",
     "Pending",
     "Progress",
     "Prompt",
+    "QueueStatus",
     "Refine",
     "Reranker",
     "Retrieve",
     "Rewrite",
     "ScoredChunk",
     "ScoredTerm",
+    "SharedBlock",
     "Snapshot",
-    "StatusReader",
+    "StoredBlock",
     "TermCoverage",
     "Tools",
     "Unloadable",
     "VectorReader",
-    "VocabularyReader",
     "never_cancelled",
     "no_progress",
 ]

@@ -8,8 +8,7 @@ from typing import Protocol
 
 from marklight.answer import Hit, Hits, Why
 from marklight.model import DocumentId
-from marklight.ports.documents import ScoredChunk
-from marklight.ports.engine import Snapshot
+from marklight.ports.engine import ScoredChunk, Snapshot
 from marklight.ports.models import Embedder, Reranker
 from marklight.query import Query
 
@@ -67,10 +66,8 @@ class Refine(Protocol):
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits: ...
 
 
-class Progress(Protocol):
-    """Callback of a long operation."""
-
-    def __call__(self, phase: str, done: int, total: int) -> None: ...
+Progress = Callable[[str, int, int], None]
+"""Callback of a long operation, called with its phase, how much is done, and the total."""
 
 
 def no_progress(phase: str, done: int, total: int) -> None:

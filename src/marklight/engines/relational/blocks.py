@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from marklight.engines.relational.documents import GIVEN_DOCUMENTS
 from marklight.model import DocumentId
-from marklight.ports.blocks import SharedBlock, StoredBlock
+from marklight.ports import SharedBlock, StoredBlock
 
 if TYPE_CHECKING:
     from marklight.engines.relational.session import Session
@@ -57,12 +57,14 @@ class RelationalBlocks:
         self._session = snapshot.session
 
     def stored(self, digests: Collection[int], limit: int) -> Mapping[int, StoredBlock]:
+        """Return the blocks that any document has, with the number of documents up to a limit."""
         rows = self._session.all(_STORED, [limit, list(digests)]) if digests else []
         return {key: StoredBlock(count, bool(own)) for key, count, own in rows}
 
     def origins(
         self, digests: Collection[int], limit: int, without: Collection[DocumentId]
     ) -> Mapping[int, Collection[int]]:
+        """Return up to `limit` different origins (`Document.origin`) of documents with each block, without some documents."""
         found: dict[int, list[int]] = defaultdict(list)
         if digests and limit > 0:
             rows = [row for (row,) in self._session.all(_ROWS, [list(without)])]
@@ -71,14 +73,17 @@ class RelationalBlocks:
         return found
 
     def digests_of(self, documents: Collection[DocumentId]) -> set[int]:
+        """Return the blocks of documents; missing ids are skipped."""
         rows = self._session.all(_BLOCKS_OF, [list(documents)])
         return {digest for (digest,) in rows}
 
     def boilerplate_of(self, documents: Collection[DocumentId]) -> frozenset[int]:
+        """Return those blocks of documents that were boilerplate when they were chunked."""
         rows = self._session.all(f"{_BLOCKS_OF} WHERE b.boilerplate = 1", [list(documents)])
         return frozenset(digest for (digest,) in rows)
 
     def documents_with(self, digests: Collection[int]) -> list[DocumentId]:
+        """Return the documents with any of these blocks, ordered by id."""
         rows = self._session.all(
             "SELECT DISTINCT d.collection, d.path FROM integers(?) i"
             " CROSS JOIN blocks b ON b.digest = i.value CROSS JOIN documents d ON d.row = b.document"
@@ -88,11 +93,13 @@ class RelationalBlocks:
         return [DocumentId(*row) for row in rows]
 
     def count(self) -> int:
+        """Return the number of different blocks that are boilerplate."""
         return int(
             self._session.value("SELECT count(DISTINCT digest) FROM blocks WHERE boilerplate = 1")
         )
 
     def most_shared(self, limit: int) -> Sequence[SharedBlock]:
+        """Return the blocks of boilerplate that most documents have, those in most documents first."""
         rows = self._session.all(
             "SELECT s.digest, s.documents, d.collection, d.path FROM (SELECT digest, count(*) AS documents,"
             " min(document) AS example FROM blocks WHERE boilerplate = 1 GROUP BY digest"

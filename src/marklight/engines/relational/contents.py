@@ -64,6 +64,7 @@ class RelationalContents:
         self._session = snapshot.session
 
     def entries(self) -> Iterator[Entry]:
+        """Yield all documents with their passages and sections, ordered by path, then by collection."""
         last = ("", "")
         while page := self._session.all(_IDS, [*last, GROUP_DOCUMENTS]):
             rows: list[int] = []
@@ -110,6 +111,7 @@ class RelationalContents:
         return {}
 
     def models(self) -> Mapping[str, int]:
+        """Return the fingerprints of models that have any vector, with the dimension of their vectors."""
         return dict(
             self._session.all(
                 "SELECT name, dimension FROM models m WHERE EXISTS (SELECT 1 FROM vectors v WHERE v.model = m.row)"
@@ -118,6 +120,7 @@ class RelationalContents:
         )
 
     def vectors(self, model: str) -> Iterator[Vectors]:
+        """Yield the vectors that passages use, with the bits that were committed, in groups ordered by digest."""
         query = (
             f"SELECT v.digest, {self.stored_vector} FROM vectors v WHERE v.model = ? AND v.digest > ?"
             " AND EXISTS (SELECT 1 FROM chunks c WHERE c.digest = v.digest) ORDER BY v.digest LIMIT ?"
@@ -126,6 +129,7 @@ class RelationalContents:
             yield Vectors(model, keys, self.decode_vectors(rows, dimension))
 
     def term_vectors(self, model: str) -> Iterator[Vectors]:
+        """Yield the vectors of vocabulary terms, with the bits that were committed, in groups ordered by term."""
         for keys, rows, dimension in self._groups(_TERM_VECTORS, model):
             yield Vectors(model, keys, _matrix(rows, dimension))
 

@@ -56,6 +56,7 @@ class RelationalDocuments:
         self._session = snapshot.session
 
     def files(self, ranges: Sequence[PathRange] | None = None) -> Mapping[DocumentId, IndexedFile]:
+        """Return all indexed documents with the state of their files, or those in some ranges."""
         if ranges is None:
             return _files(self._session.all(_FILES))
         files: dict[DocumentId, IndexedFile] = {}
@@ -68,18 +69,22 @@ class RelationalDocuments:
         return files
 
     def files_of(self, documents: Iterable[DocumentId]) -> Mapping[DocumentId, IndexedFile]:
+        """Return the file states of the given documents; missing ids are skipped."""
         facts = document_facts(self._snapshot, documents)
         return {id: each.file for id, each in facts.items()}
 
     def modified_times(self, documents: Iterable[DocumentId]) -> Mapping[DocumentId, int]:
+        """Return file times in nanoseconds; missing ids are skipped."""
         facts = document_facts(self._snapshot, documents)
         return {id: each.file.file.mtime_ns for id, each in facts.items()}
 
     def dates(self, documents: Iterable[DocumentId]) -> Mapping[DocumentId, float]:
+        """Return the document's own date, else its file time, in seconds since the epoch; missing ids are skipped."""
         facts = document_facts(self._snapshot, documents)
         return {id: each.date for id, each in facts.items()}
 
     def get(self, id: DocumentId) -> Document | None:
+        """Return a document with its text, links and metadata."""
         row = document_row(self._session, id)
         columns = self._session.one(
             "SELECT collection, path, size, mtime_ns, ctime_ns, digest, recipe, date, record, remarks, text"
@@ -98,6 +103,7 @@ class RelationalDocuments:
         )
 
     def text_and_outline(self, id: DocumentId) -> tuple[str, tuple[Heading, ...]] | None:
+        """Return only the text and the headings of a document: cheap enough to call for every result."""
         # Without links and names, which are as many rows again.
         row = self._session.one(
             "SELECT text, record FROM contents WHERE document ="
@@ -107,12 +113,18 @@ class RelationalDocuments:
         return (row[0], records.outline(row[1])) if row else None
 
     def find_by_path(self, path: str) -> list[DocumentId]:
+        """Return the documents with exactly this path, ordered by collection."""
         rows = self._session.all(
             "SELECT collection, path FROM documents WHERE path = ? ORDER BY 1", [path]
         )
         return [DocumentId(*row) for row in rows]
 
     def find_by_title(self, title: str, filters: Filters, limit: int) -> list[ScoredChunk]:
+        """Return passages by exact title, ignoring case and accents.
+
+        The first passage of a document with this title, alias or file name scores 1.0, the first
+        of a section with this heading 0.5.
+        """
         name = title_key(title)
         known = "SELECT 1 FROM titles WHERE title = ?"
         if limit <= 0 or self._session.value(known, [name]) is None:
@@ -130,6 +142,7 @@ class RelationalDocuments:
         return [ScoredChunk(*row) for row in rows]
 
     def titles_with_prefix(self, prefix: str, limit: int) -> list[str]:
+        """Return the titles, aliases and file names, folded, that begin with a prefix and are longer; the shortest first."""
         start = normalize(prefix)
         rows = self._session.all(
             "SELECT title FROM titles WHERE title > ? AND title < ? AND score = ?"
@@ -139,19 +152,23 @@ class RelationalDocuments:
         return [title for (title,) in rows]
 
     def chunks(self, ids: Sequence[str]) -> list[Chunk]:
+        """Return the passages in the given order; missing ids are skipped."""
         known = self._passages(ids)
         return [known[id].chunk for id in ids if id in known]
 
     def chunks_of(self, document: DocumentId) -> list[Chunk]:
+        """Return all passages of a document in order."""
         row = document_row(self._session, document)
         return self._chunks("c.document = ?", [row])
 
     def chunks_around(self, document: DocumentId, ordinal: int, count: int) -> list[Chunk]:
+        """Return a passage with up to `count` passages before and after it, in order."""
         # By the index on ordinals, however long the document is.
         condition = "d.collection = ? AND d.path = ? AND c.ordinal BETWEEN ? AND ?"
         return self._chunks(condition, [*document, ordinal - count, ordinal + count])
 
     def owners(self, chunks: Sequence[str]) -> Mapping[str, DocumentId]:
+        """Return the documents of passages without reading their text; missing ids are skipped."""
         cached = self._snapshot.cache.passages.known(chunks)
         owners = {id: each.chunk.document for id, each in cached.items()}
         missing = [id for id in chunks if id not in owners]
@@ -165,10 +182,12 @@ class RelationalDocuments:
         return owners
 
     def context_levels(self, ids: Sequence[str]) -> Mapping[str, tuple[Level, ...]]:
+        """Return the context levels of passages; those stored without any are skipped."""
         known = self._passages(ids)
         return {id: records.decode_levels(each.levels) for id, each in known.items() if each.levels}
 
     def section(self, id: str) -> tuple[DocumentId, Section] | None:
+        """Return a section and its document."""
         row = self._session.one(
             "SELECT d.collection, d.path, s.id, headings, anchor, first_line, last_line, span_from,"
             " span_to FROM sections s JOIN documents d ON d.row = s.document WHERE s.id = ?"

@@ -38,24 +38,29 @@ class RelationalLinks:
         self._session = snapshot.session
 
     def last_changed(self) -> int:
+        """Return the generation in which links, or the names that they resolve to, last changed."""
         return int(self._session.value("SELECT links_changed FROM state"))
 
     def outgoing(self, document: DocumentId) -> list[ResolvedLink]:
+        """Return the links in a document, in order."""
         from marklight.engines.relational import link_resolution
 
         return link_resolution.outgoing(self._session, document)
 
     def incoming(self, document: DocumentId, limit: int | None = None) -> list[ResolvedLink]:
+        """Return the links that resolve to a document."""
         from marklight.engines.relational import link_resolution
 
         return link_resolution.incoming(self._session, document, limit)
 
     def unresolved(self) -> list[ResolvedLink]:
+        """Return the links that resolve to no document."""
         from marklight.engines.relational import link_resolution
 
         return link_resolution.unresolved(self._session)
 
     def named(self, key: str) -> list[DocumentId]:
+        """Return the documents with this name in its strongest form, ordered by id."""
         from marklight.engines.relational import link_resolution
 
         return link_resolution.named(self._session, key)
@@ -63,6 +68,7 @@ class RelationalLinks:
     def neighbours(
         self, documents: Sequence[DocumentId], limit: int
     ) -> Mapping[DocumentId, Sequence[DocumentId]]:
+        """Return the documents one link away, up to `limit` in each direction; which ones is unspecified."""
         if not self._has_edges():
             from marklight.engines.relational import link_resolution
 
@@ -75,6 +81,7 @@ class RelationalLinks:
         return {id: sorted(ids) for id, ids in near.items()}
 
     def degrees(self, documents: Sequence[DocumentId], limit: int) -> Mapping[DocumentId, int]:
+        """Return the number of linked documents, counted up to `limit` in each direction."""
         cache = self._snapshot.cache.degrees_up_to(limit)
         return cache.get(documents, lambda missing: self._degrees(missing, limit))
 
@@ -90,6 +97,7 @@ class RelationalLinks:
         return counts
 
     def edges(self) -> Iterator[tuple[DocumentId, DocumentId]]:
+        """Return the distinct pairs of a document and another one that it links to."""
         if not self._has_edges():
             from marklight.engines.relational import link_resolution
 
@@ -102,6 +110,7 @@ class RelationalLinks:
             yield DocumentId(*row[:2]), DocumentId(*row[2:])
 
     def orphans(self) -> list[DocumentId]:
+        """Return the documents without any link in or out, ordered by id."""
         if not self._has_edges():
             from marklight.engines.relational import link_resolution
 
@@ -120,6 +129,7 @@ class RelationalLinks:
         return cache.has_edges
 
     def communities(self, documents: Iterable[DocumentId]) -> Mapping[DocumentId, int]:
+        """Return the stored communities of documents; those without one are skipped."""
         facts = document_facts(self._snapshot, documents)
         return {id: each.community for id, each in facts.items() if each.community is not None}
 

@@ -229,11 +229,13 @@ class RelationalMetadata:
         self._session = snapshot.session
 
     def matching_documents(self, filters: Filters, limit: int) -> list[DocumentId]:
+        """Return the documents with a passage that matches the filters, ordered by id."""
         from marklight.engines.relational.filters import matching_documents
 
         return matching_documents(self._session, self._snapshot.row_filter(filters), limit)
 
     def count_matching(self, filters: Filters) -> int:
+        """Return the number of passages that match; an estimate if more than a thousand documents do."""
         from marklight.engines.relational.filters import count_matching
 
         return count_matching(self._session, self._snapshot.row_filter(filters))
@@ -241,11 +243,16 @@ class RelationalMetadata:
     def documents_with_terms(
         self, groups: Sequence[Collection[str]], field: str, filters: Filters
     ) -> Mapping[DocumentId, DocumentMatch]:
+        """Return the documents whose passages together have a term of every group in a field.
+
+        Only passages that match the filters count. Without groups, all of them match.
+        """
         from marklight.engines.relational.term_matches import documents_with_terms
 
         return documents_with_terms(self._snapshot, groups, field, filters)
 
     def has_key(self, key: str) -> bool:
+        """Return True if any document has this frontmatter key."""
         known = "SELECT 1 FROM metadata WHERE key = ? LIMIT 1"
         key = normalize_key(key)
         return self._snapshot.cache.keys.get(
@@ -253,12 +260,14 @@ class RelationalMetadata:
         )[key]
 
     def languages(self) -> Mapping[str, int]:
+        """Return the languages of documents in order, with document counts up to a bound; values that are not ISO 639-1 codes come from frontmatter."""
         cache = self._snapshot.cache
         if cache.languages is None:
             cache.languages = language_counts(self._session)
         return cache.languages
 
     def values(self, key: str, limit: int) -> Mapping[str, int]:
+        """Return the lower-case values of a frontmatter key with document counts, most frequent first."""
         rows = self._session.all(
             "SELECT value, count(*) FROM metadata WHERE key = ? GROUP BY value"
             " ORDER BY 2 DESC, 1 LIMIT ?",
@@ -267,6 +276,7 @@ class RelationalMetadata:
         return dict(rows)
 
     def tags(self) -> Mapping[str, int]:
+        """Return all tags in lower case with document counts; a nested tag counts for its parents too."""
         from marklight.engines.metadata_filters import TAG
 
         rows = self._session.all(
@@ -313,6 +323,7 @@ class RelationalStatus:
         self._cache = snapshot.cache
 
     def counts(self, model: str) -> Counts:
+        """Return the numbers of documents and passages, and of those with a vector of this model."""
         # From counters that every commit updates: the size of the library does not matter.
         known = self._cache.counts
         if model not in known:
@@ -335,12 +346,14 @@ class RelationalStatus:
         return int(self._session.value("SELECT count(*) FROM failures"))
 
     def models(self) -> Mapping[str, int]:
+        """Return the fingerprints of models with the number of passages that have a vector."""
         if self._cache.models is None:
             rows = self._session.all("SELECT name, embedded FROM models WHERE embedded > 0")
             self._cache.models = dict(rows)
         return dict(self._cache.models)
 
     def manifest(self) -> Mapping[str, str]:
+        """Return the key-value pairs that commits have stored."""
         if self._cache.manifest is None:
             rows = self._session.all("SELECT key, value FROM manifest")
             self._cache.manifest = dict(rows)
@@ -348,6 +361,7 @@ class RelationalStatus:
 
     @records.raises_damaged
     def failures(self) -> Sequence[Failure]:
+        """Return the files that could not be indexed, ordered by path."""
         return [
             Failure(
                 DocumentId(collection, path),
@@ -361,6 +375,7 @@ class RelationalStatus:
 
     @records.raises_damaged
     def remarks(self) -> list[tuple[DocumentId, str]]:
+        """Return the warnings about documents that are indexed all the same, ordered by path."""
         return [
             (DocumentId(collection, path), remark)
             for collection, path, remarks in self._session.all(
@@ -371,7 +386,9 @@ class RelationalStatus:
         ]
 
     def damaged_chunks(self, ids: Sequence[str]) -> set[DocumentId]:  # noqa: ARG002
+        """Return the documents of those passages that do not match their checksums."""
         return set()
 
     def damaged_documents(self, documents: Iterable[DocumentId]) -> set[DocumentId]:  # noqa: ARG002
+        """Return the documents of which any stored part does not match its checksum."""
         return set()

@@ -54,6 +54,7 @@ class RelationalVocabulary:
         self._session = snapshot.session
 
     def document_frequencies(self, terms: Sequence[str]) -> Mapping[str, int]:
+        """Return the number of documents that contain each term; those in none are skipped."""
         rows = self._session.all(
             "SELECT c.term, c.documents FROM texts(?) j CROSS JOIN terms c ON c.term = j.value",
             [list(terms)],
@@ -63,6 +64,7 @@ class RelationalVocabulary:
     def terms_with_prefix(
         self, prefix: str, min_length: int, max_length: int, limit: int
     ) -> Mapping[str, int]:
+        """Return terms with a prefix and their document frequencies, most frequent first."""
         end = prefix + chr(sys.maxunicode)
         rows = self._session.all(
             "SELECT term, documents FROM terms WHERE term >= ? AND term < ?"
@@ -72,6 +74,7 @@ class RelationalVocabulary:
         return dict(rows)
 
     def nearest_terms(self, vector: Vector, model: str, limit: int) -> list[ScoredTerm]:
+        """Return the nearest terms of the vocabulary by cosine, best first."""
         known = self._vectors(model) if limit > 0 else None
         if known is None or not known.terms:
             return []
@@ -86,6 +89,7 @@ class RelationalVocabulary:
         return sorted(nearest, key=lambda term: (-term.score, term.term))[:limit]
 
     def term_vectors(self, model: str, terms: Sequence[str]) -> Mapping[str, Vector]:
+        """Return the unit vectors of terms; those outside the vocabulary are skipped."""
         known = self._vectors(model)
         if known is None:
             return {}
@@ -93,10 +97,12 @@ class RelationalVocabulary:
         return {term: known.matrix[at].copy() for term, at in places.items()}
 
     def mean_vector(self, model: str) -> Vector | None:
+        """Return the mean of all term vectors; None if there are none."""
         known = self._vectors(model)
         return known.mean if known and known.terms else None
 
     def terms_without_vector(self, model: str, limit: int) -> list[str]:
+        """Return terms of the vocabulary without a vector of this model, most frequent first."""
         rows = self._session.all(
             f"SELECT w.term FROM ({VOCABULARY}) w WHERE NOT EXISTS (SELECT 1 FROM term_vectors v"
             " WHERE v.model = (SELECT row FROM models WHERE name = ?) AND v.term = w.term)"

@@ -20,7 +20,7 @@ from marklight.engines.server.postgres.indexes import Change, IndexedEntry
 from marklight.engines.server.postgres.jobs import NO_ANSWER, JobQueue
 from marklight.engines.server.postgres.session import PostgresSession
 from marklight.engines.server.postgres.vector_index import PostgresVectors, add_vectors
-from marklight.ports.jobs import Job
+from marklight.ports import Job
 from tests.contracts.builders import entry
 from tests.servers.postgres import new_library
 

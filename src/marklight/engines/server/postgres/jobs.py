@@ -14,7 +14,7 @@ from marklight.engines.server.postgres.indexes import Change
 from marklight.engines.server.postgres.schema import lock_key
 from marklight.engines.server.postgres.session import PostgresSession
 from marklight.errors import StoreError
-from marklight.ports.jobs import FailedJob, Job, QueueStatus
+from marklight.ports import FailedJob, Job, QueueStatus
 
 MAX_SHOWN_FAILURES = 20
 MAX_REASON = 500
