@@ -100,6 +100,8 @@ class SnapshotCache:
         """Languages of documents with counts."""
         self.manifest: Mapping[str, str] | None = None
         self.models: Mapping[str, int] | None = None
+        self.vector_models: dict[str, Any] = {}
+        """States of models in a vector index on a server, by name."""
         self.has_edges: bool | None = None
         """True if the edge table is up to date."""
         self._degrees: dict[int, BoundedCache[DocumentId, int]] = {}

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import socket
-import threading
 import time
 
 import pytest
 
 from marklight.engines.server.postgres.connections import Connections, ServerAddress
-from marklight.engines.server.postgres.session import PostgresSession, SnapshotSession
+from marklight.engines.server.postgres.session import PostgresSession
 from marklight.errors import Busy, ConnectionLost, StoreError
 from tests.servers.postgres import PASSWORD, PostgresServer, new_server
 
@@ -101,36 +100,6 @@ def test_a_pool_recovers_after_the_server_was_restarted() -> None:
         with connections.connection() as connection:
             assert connection.execute("SELECT 1").fetchone() == (1,)
         connections.close()
-
-
-def test_threads_of_one_snapshot_run_in_parallel_with_the_same_view(server: PostgresServer) -> None:
-    connections = Connections(ServerAddress(server.address(), "x"))
-    with connections.connection() as connection:
-        connection.execute("CREATE TABLE IF NOT EXISTS public.seen (value int)")
-        connection.execute("TRUNCATE public.seen")
-        first = connections.borrow()
-        first.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        row = first.execute("SELECT pg_export_snapshot()").fetchone()
-        assert row is not None
-        session = SnapshotSession(connections, first, row[0])
-        connection.execute("INSERT INTO public.seen VALUES (1)")
-        counts: list[int] = []
-
-        def read() -> None:
-            counts.append(session.all("SELECT count(*), pg_sleep(0.3) FROM public.seen")[0][0])
-
-        started = time.monotonic()
-        threads = [threading.Thread(target=read) for _ in range(3)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert counts == [0, 0, 0]
-        assert time.monotonic() - started < 0.8
-        session.close()
-        assert connections.statistics["pool_available"] == 3
-        connection.execute("DROP TABLE public.seen")
-    connections.close()
 
 
 def test_rows_can_be_read_in_portions_while_others_are_read(server: PostgresServer) -> None:

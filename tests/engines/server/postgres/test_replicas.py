@@ -188,7 +188,7 @@ def test_searches_continue_with_a_notice_while_the_primary_is_gone(
 
 def _notices(engine: PostgresEngine) -> list[str]:
     """Return the notices of a search without a bound of a few seconds for known positions."""
-    engine.readers.staleness_seconds = 0.1  # type: ignore[attr-defined]
+    engine.readers.staleness_seconds = 0.1
     read(engine)
     return engine.take_notices()
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marklight.batch import Entry
-from marklight.engines.bm25 import LENGTHS, length_codes
 from marklight.engines.lexical import CODE, WHOLE, document_terms, passage_terms
+from marklight.engines.server.bm25 import LENGTHS, length_codes
 from marklight.engines.server.postgres.lexical_scoring import ScoreTable, Segment, best_passages
 from marklight.engines.server.postgres.segments import (
     FIELD_KEYS,

@@ -114,7 +114,7 @@ def test_a_server_that_is_killed_during_the_build_loses_no_vector() -> None:
             server.kill()
         server.start()
         library.index.wait()
-        assert any("could not be built" in notice for notice in library.index.take_notices())
+        assert any("could not be built" in notice for notice in library.index.notices)
         again = VectorLibrary(server.address(), exact_below=100)
         query = matrix[5]
         assert again.search(query, 5) == brute_force(matrix[:200], query, 5)

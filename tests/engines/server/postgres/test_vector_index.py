@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -12,7 +13,8 @@ from psycopg import errors, sql
 
 from marklight.batch import Batch
 from marklight.engines import PostgresSettings
-from marklight.engines.server.postgres.indexes import Change, IndexedEntry
+from marklight.engines.relational.write import InsertedEntry
+from marklight.engines.server.postgres.indexes import IndexChange
 from marklight.engines.server.postgres.schema import lock_key
 from marklight.engines.server.postgres.session import PostgresSession
 from marklight.engines.server.postgres.vector_index import PostgresVectors
@@ -154,9 +156,9 @@ def test_a_build_that_fails_is_reported_and_tried_again(reopen: Open) -> None:
             " WHERE c.relname = 'vectors' AND l.mode = 'ShareUpdateExclusiveLock'"
         )
         library.index.wait()
-        (notice,) = library.index.take_notices()
+        notice = library.index.notices.popleft()
         assert "could not be built, so searches compare all vectors" in notice
-        assert library.index.take_notices() == []
+        assert not library.index.notices
         assert library.indexes() == {"vectors_hnsw_1": False}
     assert library.search(matrix[0], 3) == brute_force(matrix[:150], matrix[0], 3)
     library.add(matrix[150:], first=150)
@@ -261,10 +263,10 @@ def test_commits_that_become_visible_late_make_passages_pending_again(reopen: Op
     with library.session() as session:
         assert embedded_to(session) == 30
         # A commit with the rows 21 and 22, which were reserved before those of the others.
-        late = IndexedEntry(entry("late.md", "one", "two"), 99, (21, 22))
-        library.index.finish(session, Change(Batch(), (late,), (), ()), 5)
+        late = InsertedEntry(entry("late.md", "one", "two"), 99, (21, 22))
+        library.index.finish(session, IndexChange(Batch(), (late,)), 5)
         assert embedded_to(session) == 20
-        library.index.finish(session, Change(Batch(), (late._replace(chunks=(40,)),), (), ()), 6)
+        library.index.finish(session, IndexChange(Batch(), (replace(late, chunk_rows=(40,)),)), 6)
         assert embedded_to(session) == 20
     library.add(matrix[30:], first=30)
     with library.session() as session:

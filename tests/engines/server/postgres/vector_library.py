@@ -14,7 +14,7 @@ from marklight.engines import PostgresSettings, parse_address
 from marklight.engines.relational.filters import RowFilter
 from marklight.engines.server.postgres import schema
 from marklight.engines.server.postgres.connections import Connections, ServerAddress
-from marklight.engines.server.postgres.indexes import Change
+from marklight.engines.server.postgres.indexes import IndexChange
 from marklight.engines.server.postgres.session import PostgresSession
 from marklight.engines.server.postgres.vector_index import PostgresVectors, add_vectors
 from marklight.engines.server.postgres.vector_search import PostgresVectorReader
@@ -113,13 +113,13 @@ class VectorLibrary:
                     " chunks = (SELECT count(*) FROM chunks), unused_vectors = (SELECT count(*) FROM vectors v"
                     " WHERE NOT EXISTS (SELECT 1 FROM chunks c WHERE c.digest = v.digest))"
                 )
-                self.index.finish(session, Change(Batch(vectors=vectors), (), (), ()), 1)
+                self.index.finish(session, IndexChange(Batch(vectors=vectors)), 1)
             self.index.after_commit(self.connections)
 
     def build(self) -> None:
         """Wait for the HNSW index."""
         self.index.wait()
-        assert self.index.take_notices() == []
+        assert not self.index.notices
 
     @contextmanager
     def reader(

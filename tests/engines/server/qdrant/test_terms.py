@@ -26,7 +26,7 @@ from marklight.engines.server.qdrant.lexical import (
 from tests.oracle.search import stored_length
 
 if TYPE_CHECKING:
-    from marklight.engines.bm25 import Floats
+    from marklight.engines.server.bm25 import Floats
 
 words = st.lists(st.sampled_from(["apple", "pear", "日本", "c++", "\ud800", "\0"]), max_size=90)
 passages = st.fixed_dictionaries(dict.fromkeys(FIELDS, words))

@@ -22,11 +22,10 @@ from psycopg import errors
 from marklight.batch import Batch, Entry, Failure
 from marklight.engines.metadata_filters import clamp_times
 from marklight.engines.relational import write
-from marklight.engines.relational.documents import column
 from marklight.engines.relational.write import touch_documents
 from marklight.engines.server.postgres import schema
 from marklight.engines.server.postgres.connections import AnyConnection, Connections, encode
-from marklight.engines.server.postgres.indexes import Change, DerivedIndex, IndexedEntry
+from marklight.engines.server.postgres.indexes import DerivedIndex, IndexChange
 from marklight.engines.server.postgres.session import PostgresSession
 from marklight.engines.server.postgres.vector_index import add_term_vectors, add_vectors
 from marklight.errors import Busy
@@ -56,10 +55,13 @@ def apply(engine: PostgresEngine, session: PostgresSession, batch: Batch) -> int
         for item in rows.inserted:
             for other, file in others.get(item.entry.document.id, ()):
                 add_file_states(session, other, [(item.document, file)])
-        change = _change(session, batch, rows, touch_files(session, machine, batch.touched))
+        touch_files(session, machine, batch.touched)
         replace_failures(session, machine, _replaced(batch), batch.failures)
         added = add_vectors(session, batch.vectors)
         add_term_vectors(session, batch.concepts)
+        change = IndexChange(
+            batch, rows.inserted, sorted(rows.deleted.values()), sorted(rows.deleted_chunks)
+        )
         for index in (engine.lexical, engine.vectors):
             index.apply(session, change)
         session.run("UPDATE state SET committed = clock_timestamp()")  # locks the row
@@ -79,21 +81,6 @@ def _replaced(batch: Batch) -> list[DocumentId]:
 def _lock(session: PostgresSession, library: str, batch: Batch) -> None:
     documents = [*_replaced(batch), *(id for id, _ in batch.touched)]
     lock_documents(session, library, documents, all=batch.communities is not None)
-
-
-def _change(
-    session: PostgresSession,
-    batch: Batch,
-    rows: write.Change,
-    touched: list[DocumentId],
-) -> Change:
-    return Change(
-        batch,
-        [IndexedEntry(item.entry, item.document, item.chunk_rows) for item in rows.inserted],
-        sorted(rows.deleted.values()),
-        sorted(rows.deleted_chunks),
-        sorted(column(session, "row", touched).values()),
-    )
 
 
 def without_long_paths(batch: Batch) -> tuple[Batch, int]:
@@ -190,14 +177,13 @@ def states_on_other_machines(
 
 def touch_files(
     session: PostgresSession, machine: str, touched: Sequence[tuple[DocumentId, FileState]]
-) -> list[DocumentId]:
-    """Store new states of files with unchanged text; return the documents that got another time.
+) -> None:
+    """Store new states of files with unchanged text, and the times of documents that this machine has read before.
 
-    Those are the files that this machine has read before. Others are files of a clone that it sees for the first time,
-    whose times say nothing about the document.
+    Others are files of a clone that it sees for the first time, whose times say nothing about the document.
     """
     if not touched:
-        return []
+        return
     known = {
         id
         for id, indexed in indexed_files_of(session, machine, [id for id, _ in touched]).items()
@@ -210,9 +196,7 @@ def touch_files(
         " mtime_ns = excluded.mtime_ns, ctime_ns = excluded.ctime_ns",
         ((machine, *clamp_times(file), *id) for id, file in touched),
     )
-    changed = [(id, file) for id, file in touched if id in known]
-    touch_documents(session, changed)
-    return [id for id, _ in changed]
+    touch_documents(session, [(id, file) for id, file in touched if id in known])
 
 
 def read_failures(session: PostgresSession, machine: str) -> list[Failure]:

@@ -91,12 +91,10 @@ class Connections:
         self,
         address: ServerAddress,
         *,
-        read_only: bool = False,
         max_size: int = MAX_CONNECTIONS,
         wait_seconds: float = WAIT_SECONDS,
     ) -> None:
         self.address = address
-        self.read_only = read_only
         self.max_size = max_size
         self.wait_seconds = wait_seconds
         self._lock = Lock()
@@ -170,11 +168,6 @@ class Connections:
         explained = explain(error, str(self.address))
         self._has_lost |= isinstance(explained, ConnectionLost)
         return explained
-
-    @property
-    def statistics(self) -> dict[str, int]:
-        """Return the figures of the pool: connections open, idle, waited for, failed."""
-        return self._pool.get_stats() if self._pool else {}
 
     def close(self) -> None:
         """Close all connections; the next use opens new ones."""

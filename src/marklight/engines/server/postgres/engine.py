@@ -21,15 +21,9 @@ from marklight.engines.server.postgres.commit import (
     read_failures,
 )
 from marklight.engines.server.postgres.connections import Connections, MissingLibrary, ServerAddress
-from marklight.engines.server.postgres.indexes import Change, LexicalIndex, VectorIndex
+from marklight.engines.server.postgres.indexes import IndexChange, LexicalIndex, VectorIndex
 from marklight.engines.server.postgres.jobs import JobQueue
-from marklight.engines.server.postgres.replicas import (
-    PrimaryReaders,
-    Readers,
-    ReplicaReaders,
-    primary_dsn,
-    split_hosts,
-)
+from marklight.engines.server.postgres.replicas import Readers, primary_dsn
 from marklight.engines.server.postgres.session import PostgresSession, open_snapshot
 from marklight.engines.server.postgres.vector_index import STORED, unpack
 from marklight.errors import Busy, ConnectionLost, ReadOnly, StoreError
@@ -41,7 +35,6 @@ if TYPE_CHECKING:
     from marklight.engines.relational.filters import RowFilter
     from marklight.engines.relational.session import Row
     from marklight.engines.server.postgres.indexes import RowReader
-    from marklight.engines.server.postgres.session import SnapshotSession
     from marklight.model import Matrix
     from marklight.ports import IndexedFile, PathRange, VectorReader
 
@@ -74,19 +67,16 @@ class PostgresEngine:
     Readers, writers and maintenance have pools of their own, so that none of them waits for a connection of another.
     """
 
-    def __init__(
-        self,
-        address: EngineAddress,
-        settings: ServerSettings | None = None,
-        readers: Readers | None = None,
-    ) -> None:
+    def __init__(self, address: EngineAddress, settings: ServerSettings | None = None) -> None:
         self.address = address
         self.settings = settings or ServerSettings()
         total = self.settings.postgres.connections
         writing = max(1, total // 4)
         self.primary = self._connections(writing)
         self.maintenance = self._connections(_MAINTENANCE_CONNECTIONS)
-        self.readers = readers or self._readers(max(1, total - writing))
+        server = ServerAddress(address.dsn, address.library, str(address))
+        staleness = self.settings.postgres.staleness_seconds
+        self.readers = Readers(server, staleness, max(1, total - writing))
         self.lexical, self.vectors = open_indexes(address, self.settings)
         self.writers = Writers(
             self.primary, self._indexes, lambda: self._prepare_indexes(self.maintenance)
@@ -96,17 +86,11 @@ class PostgresEngine:
         self._notices: deque[str] = deque()
         self._read_only: bool | None = None
 
-    def _readers(self, size: int) -> Readers:
-        dsn = self.address.dsn
-        if len(split_hosts(dsn)) == 1:
-            return PrimaryReaders(self._connections(size))
-        server = ServerAddress(dsn, self.address.library)
-        return ReplicaReaders(server, self.settings.postgres.staleness_seconds, size)
-
     def _connections(self, size: int) -> Connections:
         dsn = primary_dsn(self.address.dsn)
-        server = ServerAddress(dsn, self.address.library, str(self.address))
-        return Connections(server, max_size=size)
+        return Connections(
+            ServerAddress(dsn, self.address.library, str(self.address)), max_size=size
+        )
 
     @contextmanager
     def snapshot(self) -> Iterator[Snapshot]:
@@ -238,7 +222,7 @@ class PostgresEngine:
 
     def _finish_indexes(self, session: PostgresSession, generation: int) -> None:
         for index in self._indexes:
-            index.finish(session, Change(Batch(), (), (), ()), generation)
+            index.finish(session, IndexChange(Batch()), generation)
 
     def sizes(self) -> Mapping[str, int]:
         connections = self.readers.choose()
@@ -278,11 +262,10 @@ class PostgresEngine:
 
     def take_notices(self) -> list[str]:
         notices: list[str] = []
-        with suppress(IndexError):  # other threads take from it too
-            while True:
-                notices.append(self._notices.popleft())
-        for index in self._indexes:
-            notices += index.take_notices()
+        for queue in (self._notices, *(index.notices for index in self._indexes)):
+            with suppress(IndexError):  # other threads take from it too
+                while True:
+                    notices.append(queue.popleft())
         return notices + self.readers.take_notices()
 
     def describe(self) -> str:
@@ -346,9 +329,9 @@ def open_indexes(
 class PostgresSnapshot(RelationalSnapshot):
     """Consistent view of one commit; keyword and vector search come from the indexes of the engine."""
 
-    session: SnapshotSession
+    session: PostgresSession
 
-    def __init__(self, engine: PostgresEngine, session: SnapshotSession, state: Row) -> None:
+    def __init__(self, engine: PostgresEngine, session: PostgresSession, state: Row) -> None:
         """Take the columns of `schema.READ_STATE`."""
         _, generation, library, self.document_count, self.chunk_count, *counts = state
         self.embeddable_count, self.unused_vectors = counts

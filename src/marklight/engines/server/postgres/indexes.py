@@ -1,52 +1,49 @@
-"""Protocol of derived indexes: lexical and vector indexes that a PostgreSQL library takes from different places."""
+"""Base class of derived indexes: lexical and vector indexes, which a PostgreSQL library has in the database or on Qdrant."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from marklight.ports import LexicalReader, VectorReader
 
 if TYPE_CHECKING:
-    from marklight.batch import Batch, Entry
+    from marklight.batch import Batch
     from marklight.engines.relational.filters import RowFilter
+    from marklight.engines.relational.write import InsertedEntry
     from marklight.engines.server.postgres.connections import Connections
     from marklight.engines.server.postgres.engine import PostgresSnapshot
     from marklight.engines.server.postgres.session import PostgresSession
 
-Reader = TypeVar("Reader", covariant=True)
+Reader = TypeVar("Reader")
 
 
-class IndexedEntry(NamedTuple):
-    """An entry with its row numbers."""
-
-    entry: Entry
-    document: int
-    """Row of the document."""
-    chunks: Sequence[int]
-    """Rows of its passages, ascending, in the order of `entry.chunks`."""
-
-
-class Change(NamedTuple):
+class IndexChange(NamedTuple):
     """The changes of a commit, with the row numbers that its tables use."""
 
     batch: Batch
-    inserted: Sequence[IndexedEntry]
-    deleted_documents: Sequence[int]
+    inserted: Sequence[InsertedEntry] = ()
+    deleted_documents: Sequence[int] = ()
     """Rows of documents that the commit deletes or replaces."""
-    deleted_chunks: Sequence[int]
+    deleted_chunks: Sequence[int] = ()
     """Rows of their passages, ascending. Row numbers are never used again."""
-    touched: Sequence[int] = ()
-    """Rows of documents that stay and got another file time."""
 
 
-class DerivedIndex(Protocol[Reader]):
-    """An index over passages that follows the tables: written by the same transaction, or shipped after it."""
+class DerivedIndex(Generic[Reader]):
+    """An index over passages that follows the tables: written by the same transaction, or shipped after it.
+
+    Its methods do nothing unless an index replaces them.
+    """
 
     tables: Sequence[str]
     """Its own tables; the first of them shows whether they exist."""
     create_tables: str
     """Statements that create them."""
+
+    def __init__(self) -> None:
+        self.notices: deque[str] = deque()
+        """Notices about automatic repairs."""
 
     def prepare(self, connections: Connections) -> None:
         """Bring the index up to date before a snapshot or a writer opens its transaction.
@@ -54,14 +51,14 @@ class DerivedIndex(Protocol[Reader]):
         Called often, so it should usually do nothing. The library may not exist, and the role may only read.
         """
 
-    def apply(self, session: PostgresSession, change: Change) -> None:
+    def apply(self, session: PostgresSession, change: IndexChange) -> None:
         """Write rows in the transaction of a commit, while other commits do the same.
 
         The rows of documents and passages are written already. Rows that two commits may write must be written in sorted
         order with ON CONFLICT, so that no deadlock occurs.
         """
 
-    def finish(self, session: PostgresSession, change: Change, generation: int) -> None:
+    def finish(self, session: PostgresSession, change: IndexChange, generation: int) -> None:
         """Write what must be in the order of commits, in the same transaction; all other commits wait for it."""
 
     def after_commit(self, connections: Connections) -> None:
@@ -69,18 +66,19 @@ class DerivedIndex(Protocol[Reader]):
 
     def reader(self, snapshot: PostgresSnapshot) -> Reader:
         """Return the reader for a snapshot; its session is `snapshot.session`."""
+        raise NotImplementedError
 
-    def clean(self, session: PostgresSession, keep: Iterable[str]) -> int:
+    def clean(self, session: PostgresSession, keep: Iterable[str]) -> int:  # noqa: ARG002
         """Delete what no passage and no model in `keep` uses, in a transaction without other writers; return how many."""
+        return 0
 
     def check(self, session: PostgresSession) -> list[str]:
         """Compare the index with the passages, rebuild it if it differs, and return the problems found."""
+        raise NotImplementedError
 
-    def status(self, session: PostgresSession) -> Mapping[str, Any]:
-        """Return what `marklight status` shows of a server of its own; empty if it has none."""
-
-    def take_notices(self) -> list[str]:
-        """Return and clear notices about automatic repairs."""
+    def status(self, session: PostgresSession) -> Mapping[str, Any]:  # noqa: ARG002
+        """Return what `marklight status` shows of a server of its own."""
+        return {}
 
     def close(self) -> None:
         """Release caches and connections of its own."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from marklight.engines.server.postgres.connections import Connections, MissingLibrary
-from marklight.engines.server.postgres.indexes import Change
+from marklight.engines.server.postgres.indexes import IndexChange
 from marklight.engines.server.postgres.schema import lock_key
 from marklight.engines.server.postgres.session import PostgresSession
 from marklight.errors import StoreError
@@ -231,7 +231,7 @@ class JobQueue:
 
     # For commits
 
-    def finish(self, session: PostgresSession, change: Change) -> None:
+    def finish(self, session: PostgresSession, change: IndexChange) -> None:
         """Queue the new texts of a commit and remove those that it has vectors for, while other commits wait.
 
         Under the lock of the commit's end, because inserts and deletions of the same job could deadlock otherwise.

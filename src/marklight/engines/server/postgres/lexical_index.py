@@ -11,14 +11,12 @@ from __future__ import annotations
 import json
 import secrets
 from bisect import bisect_left
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from marklight.engines.bm25 import Ints
 from marklight.engines.lexical import (
     NO_TERMS,
     analyzer_fingerprint,
@@ -27,7 +25,9 @@ from marklight.engines.lexical import (
     shared_terms,
 )
 from marklight.engines.relational.records import CHUNK, chunk
-from marklight.engines.server.postgres.lexical_search import LexicalCache
+from marklight.engines.server.bm25 import Ints
+from marklight.engines.server.postgres.indexes import DerivedIndex, RowReader
+from marklight.engines.server.postgres.lexical_search import LexicalCache, PostgresLexicalReader
 from marklight.engines.server.postgres.schema import lock_key
 from marklight.engines.server.postgres.segments import (
     MAX_PASSAGES,
@@ -47,11 +47,8 @@ from marklight.errors import StoreError
 
 if TYPE_CHECKING:
     from marklight.engines.server.postgres.connections import Connections
-    from marklight.engines.server.postgres.indexes import Change
-    from marklight.engines.server.postgres.lexical_search import (
-        FilteringSnapshot,
-        PostgresLexicalReader,
-    )
+    from marklight.engines.server.postgres.engine import PostgresSnapshot
+    from marklight.engines.server.postgres.indexes import IndexChange
 
 TABLES = """
 CREATE TABLE segments (
@@ -95,16 +92,16 @@ PART_PASSAGES = 8_192
 """Passages that are analyzed at once in a rebuild, which bounds its memory; merges follow."""
 
 
-class PostgresLexical:
+class PostgresLexical(DerivedIndex[RowReader]):
     """The lexical index of one library, with its cache."""
 
-    tables: Sequence[str] = ("segments", "postings")
+    tables = ("segments", "postings")
     create_tables = TABLES
 
     def __init__(self, cache_bytes: int) -> None:
+        super().__init__()
         self.cache = LexicalCache(cache_bytes)
         self._is_prepared = False
-        self._notices: deque[str] = deque()
 
     def prepare(self, connections: Connections) -> None:
         """Rebuild the index if it is outdated; checked once, where the library exists and the role may write."""
@@ -123,36 +120,26 @@ class PostgresLexical:
                         # Another process may have done it meanwhile.
                         if outdated_reason(session):
                             rebuild(session)
-                self._notices.append(reason)
+                self.notices.append(reason)
                 self.after_commit(connections)
             self._is_prepared = True
 
-    def apply(self, session: PostgresSession, change: Change) -> None:
+    def apply(self, session: PostgresSession, change: IndexChange) -> None:
         """Add the passages of a commit, and tombstones of the documents that it deletes."""
         passages = [
             Passage(row, item.document, passage_terms(shared, chunk))
             for item in change.inserted
             for shared in [document_terms(item.entry.document)]
-            for row, chunk in zip(item.chunks, item.entry.chunks, strict=True)
+            for row, chunk in zip(item.chunk_rows, item.entry.chunks, strict=True)
         ]
         add_passages(session, passages, change.deleted_documents, len(change.deleted_chunks))
-
-    def finish(self, session: PostgresSession, change: Change, generation: int) -> None:
-        """Do nothing: commits write segments in any order."""
 
     def after_commit(self, connections: Connections) -> None:
         """Merge segments where there are many of one size."""
         merge_all(connections)
 
-    def reader(self, snapshot: FilteringSnapshot) -> PostgresLexicalReader:
-        """Return the reader for a snapshot."""
-        from marklight.engines.server.postgres.lexical_search import PostgresLexicalReader
-
+    def reader(self, snapshot: PostgresSnapshot) -> PostgresLexicalReader:
         return PostgresLexicalReader(snapshot, self.cache)
-
-    def clean(self, session: PostgresSession, keep: Iterable[str]) -> int:  # noqa: ARG002
-        """Return 0: no vectors are here."""
-        return 0
 
     def check(self, session: PostgresSession) -> list[str]:
         """Compare the index with the passages, rebuild it if it differs, and return the problems found."""
@@ -167,14 +154,6 @@ class PostgresLexical:
             return []
         rebuild(session)
         return [f"The lexical index was rebuilt from the passages ({reason})"]
-
-    def status(self, session: PostgresSession) -> Mapping[str, Any]:  # noqa: ARG002
-        """Return nothing: the index is in PostgreSQL."""
-        return {}
-
-    def take_notices(self) -> list[str]:
-        """Return and clear notices about automatic repairs."""
-        return [self._notices.popleft() for _ in range(len(self._notices))]
 
     def close(self) -> None:
         """Drop the cache."""
@@ -252,6 +231,8 @@ def _merge_once(session: PostgresSession) -> bool:
         chosen = _choose(session)
         if chosen:
             merge_segments(session, chosen)
+            # Without statistics, the planner reads all blocks of a small number of segments.
+            session.run("ANALYZE segments, postings")
         return bool(chosen)
 
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from marklight.engines.bm25 import LENGTHS, Floats, Ints, norms, term_scores
 from marklight.engines.lexical import PHRASE_FIELDS, SCORE_DIGITS, WHOLE, idf
+from marklight.engines.server.bm25 import LENGTHS, Floats, Ints, norms, term_scores
 from marklight.engines.server.postgres.segments import (
     FIELD_KEYS,
     FIELDS,

@@ -10,11 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from operator import itemgetter
 from threading import Lock, RLock
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from marklight.engines.bm25 import Ints
 from marklight.engines.lexical import (
     CODE,
     LastSearch,
@@ -23,6 +22,7 @@ from marklight.engines.lexical import (
     distinct_terms,
     term_weight,
 )
+from marklight.engines.server.bm25 import Ints
 from marklight.engines.server.postgres.lexical_scoring import (
     Mask,
     ScoreTable,
@@ -48,8 +48,7 @@ from marklight.query import Filters
 
 if TYPE_CHECKING:
     from marklight.engines.relational.filters import RowFilter
-    from marklight.engines.relational.snapshot import SnapshotCache
-    from marklight.engines.server.postgres.session import PostgresSession
+    from marklight.engines.server.postgres.engine import PostgresSnapshot
 
 _EMPTY_BYTES = 256
 """Memory of a cached entry for a term that a segment does not have."""
@@ -183,26 +182,10 @@ def _size(postings: Postings | None) -> int:
     return postings.size if postings else _EMPTY_BYTES
 
 
-class FilteringSnapshot(Protocol):
-    """The part of a snapshot that the reader uses."""
-
-    @property
-    def session(self) -> PostgresSession: ...
-
-    @property
-    def chunk_count(self) -> int: ...
-
-    @property
-    def cache(self) -> SnapshotCache: ...
-
-    def row_filter(self, filters: Filters) -> RowFilter | None:
-        """Return the rows that match; None if all match."""
-
-
 class PostgresLexicalReader:
     """Inverted index of one snapshot; its list of segments is read on first use."""
 
-    def __init__(self, snapshot: FilteringSnapshot, cache: LexicalCache) -> None:
+    def __init__(self, snapshot: PostgresSnapshot, cache: LexicalCache) -> None:
         self._snapshot = snapshot
         self._session = snapshot.session
         self._cache = cache

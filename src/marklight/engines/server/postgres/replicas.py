@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf
 from threading import Condition, Event, Thread
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -48,59 +48,6 @@ _PROBE = (
     " extract(epoch FROM now() - pg_last_xact_replay_timestamp())::float8"
 )
 _COMMITTED = "SELECT (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint"
-
-
-class Readers(Protocol):
-    """Servers that searches read from: the primary alone, or replicas of it."""
-
-    def choose(self) -> Connections:
-        """Return the connections to the server for the next snapshot."""
-
-    def failed(self, connections: Connections) -> None:
-        """Record that no snapshot could be opened on a server."""
-
-    def committed(self, session: PostgresSession) -> None:
-        """Let the next snapshots of this process see what it has just committed."""
-
-    def take_notices(self) -> list[str]:
-        """Return and clear notices about the servers that were read from."""
-
-    def primary_answers(self) -> bool:
-        """Return false if it is known that no server accepts changes now."""
-
-    def status(self) -> Mapping[str, Mapping[str, Any]]:
-        """Return facts about each of several servers as JSON values."""
-
-    def close(self) -> None:
-        """Close all connections."""
-
-
-class PrimaryReaders:
-    """Reads from one server."""
-
-    def __init__(self, connections: Connections) -> None:
-        self._connections = connections
-
-    def choose(self) -> Connections:
-        return self._connections
-
-    def failed(self, connections: Connections) -> None:
-        """Do nothing: there is no other server."""
-
-    def committed(self, session: PostgresSession) -> None:
-        """Do nothing: a commit is visible at once."""
-
-    def take_notices(self) -> list[str]:
-        return []
-
-    def primary_answers(self) -> bool:
-        return True
-
-    def status(self) -> Mapping[str, Mapping[str, Any]]:
-        return {}
-
-    def close(self) -> None:
-        self._connections.close()
 
 
 def split_hosts(dsn: str) -> list[str]:
@@ -152,22 +99,24 @@ class ProbedHost:
         return bool(self.role) and now - self.probed_at < MAX_AGE_SECONDS
 
 
-class ReplicaReaders:
-    """Chooses the server for each snapshot: a replica within the staleness bound, in turns, else the primary."""
+class Readers:
+    """Chooses the server for each snapshot: a replica within the staleness bound, in turns, else the primary.
+
+    With one host there is nothing to choose, and it is not probed.
+    """
 
     def __init__(self, address: ServerAddress, staleness_seconds: float, max_size: int) -> None:
         self.staleness_seconds = staleness_seconds
         self._attributes = conninfo_to_dict(address.dsn).get("target_session_attrs", "any")
+        hosts = split_hosts(address.dsn)
+        self._is_single = len(hosts) == 1
+        shown = address.shown if self._is_single else ""
         self._hosts = [
             ProbedHost(
-                Connections(
-                    ServerAddress(dsn, address.library),
-                    read_only=True,
-                    max_size=max_size,
-                ),
+                Connections(ServerAddress(dsn, address.library, shown), max_size=max_size),
                 _host_name(dsn),
             )
-            for dsn in split_hosts(address.dsn)
+            for dsn in hosts
         ]
         self._changed = Condition()
         self._primary_positions: deque[tuple[float, int]] = deque()
@@ -184,6 +133,8 @@ class ReplicaReaders:
 
     def choose(self) -> Connections:
         """Return the connections to the server for the next snapshot."""
+        if self._is_single:
+            return self._hosts[0].connections
         with self._changed:
             self._start_probes()
             self._changed.wait_for(
@@ -247,6 +198,8 @@ class ReplicaReaders:
 
     def committed(self, session: PostgresSession) -> None:
         """Let the next searches of this process see what it has just committed."""
+        if self._is_single:
+            return
         started, position = time.monotonic(), int(session.value(_COMMITTED))
         server = session.connection.info
         with self._changed:
@@ -271,14 +224,18 @@ class ReplicaReaders:
         return [notice] if notice else []
 
     def primary_answers(self) -> bool:
-        """Return true if the primary answered a probe lately."""
+        """Return false if it is known that no server accepts changes now."""
+        if self._is_single:
+            return True
         with self._changed:
             self._start_probes()
             self._changed.wait_for(lambda: self._primary() or self._all_tried(), FIRST_SECONDS)
             return self._primary() is not None
 
     def status(self) -> Mapping[str, Mapping[str, Any]]:
-        """Return the role and the lag of each server as JSON values."""
+        """Return the role and the lag of each of several servers as JSON values."""
+        if self._is_single:
+            return {}
         with self._changed:
             self._start_probes()
             self._changed.wait_for(self._all_tried, FIRST_SECONDS)

@@ -19,9 +19,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from marklight.engines.bm25 import LENGTHS, Ints, length_codes
 from marklight.engines.lexical import FIELDS as FIELDS
 from marklight.engines.lexical import PROSE, TITLE_TIMES, WHOLE
+from marklight.engines.server.bm25 import LENGTHS, Ints, length_codes
 
 MAX_PASSAGES = 1 << 16
 """Passages in one segment: offsets have two bytes."""

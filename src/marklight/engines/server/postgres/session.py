@@ -1,4 +1,4 @@
-"""Database sessions of PostgreSQL: statements of one transaction, or of several connections that share one snapshot.
+"""Database sessions of PostgreSQL: statements on one connection, and snapshots of one commit.
 
 Statements in the shared SQL of `engines/relational` are translated into that of PostgreSQL, with the parameters that belong to it.
 """
@@ -19,15 +19,10 @@ from psycopg import RawServerCursor, sql
 from marklight.engines.relational.session import Row
 from marklight.engines.server.postgres.connections import AnyConnection, Connections, MissingLibrary
 from marklight.engines.server.postgres.schema import READ_STATE, check_version
-from marklight.errors import StoreError
 
-MAX_PARALLEL = 3
-"""Connections of one snapshot: as many as one search has retrievers that run in parallel."""
 STATEMENT_SECONDS = 30
 """Time limit of one statement of a search, far above that of any search that works; writing has none."""
 _FETCH_ROWS = 1000
-_FURTHER_SECONDS = 0.05
-"""Seconds to wait for a further connection of a snapshot, before its first one is waited for."""
 _READ_ONLY = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _cursor_names = itertools.count(1)
 
@@ -56,13 +51,15 @@ class PostgresSession:
     def locked(self) -> Iterator[AnyConnection]:
         """Yield a connection that no other thread uses meanwhile; errors of the server are translated."""
         with self._lock:
-            yield from self._translating(self.connection)
+            try:
+                yield self.connection
+            except psycopg.Error as error:
+                raise self.connections.explain(error) from error
 
-    def _translating(self, connection: AnyConnection) -> Iterator[AnyConnection]:
-        try:
-            yield connection
-        except psycopg.Error as error:
-            raise self.connections.explain(error) from error
+    def close(self) -> None:
+        """Give the connection back, which ends its transaction."""
+        with self._lock:
+            self.connections.give_back(self.connection)
 
     def all(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
         """Return all rows of a query as tuples."""
@@ -97,18 +94,11 @@ class PostgresSession:
         try:
             while rows:
                 yield from rows
-                with self.locked_again(connection):
+                with self.locked():
                     rows = cursor.fetchmany(_FETCH_ROWS) if len(rows) == _FETCH_ROWS else []
         finally:
-            with self.locked_again(connection):
+            with self.locked():
                 _close(cursor)
-
-    @contextmanager
-    def locked_again(self, connection: AnyConnection) -> Iterator[None]:
-        """Use a connection that an earlier `locked()` returned."""
-        with self._lock:
-            for _ in self._translating(connection):
-                yield
 
     def run(self, sql: str, values: Sequence[Any] = ()) -> int:
         """Execute a statement; return the number of rows that it changed."""
@@ -156,85 +146,18 @@ class PostgresSession:
             yield
 
 
-class SnapshotSession(PostgresSession):
-    """A read-only view of one commit; threads that read at the same time use further connections with the same view."""
-
-    def __init__(self, connections: Connections, connection: AnyConnection, snapshot: str) -> None:
-        super().__init__(connections, connection)
-        self._snapshot = snapshot
-        self._members: list[tuple[AnyConnection, RLock]] = [(connection, self._lock)]
-        self._opening = RLock()
-
-    @contextmanager
-    def locked(self) -> Iterator[AnyConnection]:
-        """Yield the first connection that is free; open a further one where all are in use."""
-        connection, lock = self._free_member()
-        try:
-            yield from self._translating(connection)
-        finally:
-            lock.release()
-
-    @contextmanager
-    def locked_again(self, connection: AnyConnection) -> Iterator[None]:
-        lock = next(lock for member, lock in self._members if member is connection)
-        with lock:
-            for _ in self._translating(connection):
-                yield
-
-    def _free_member(self) -> tuple[AnyConnection, RLock]:
-        for member in self._members:
-            if member[1].acquire(blocking=False):
-                return member
-        with self._opening:
-            if len(self._members) < MAX_PARALLEL and (further := self._open_further()):
-                return further
-        member = self._members[0]
-        member[1].acquire()
-        return member
-
-    def _open_further(self) -> tuple[AnyConnection, RLock] | None:
-        """Borrow a connection and let it share the snapshot; None where none is free, or it is of another server."""
-        try:
-            connection = self.connections.borrow(_FURTHER_SECONDS)
-        except StoreError:
-            return None
-        try:
-            connection.execute(_READ_ONLY.encode())
-            connection.execute(
-                sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(self._snapshot))
-            )
-        except psycopg.Error:
-            self.connections.give_back(connection)
-            return None
-        lock = RLock()
-        lock.acquire()
-        self._members.append((connection, lock))
-        return connection, lock
-
-    def close(self) -> None:
-        """Give back all connections."""
-        for connection, lock in self._members:
-            with lock:
-                self.connections.give_back(connection)
-        self._members = []
-
-
-def open_snapshot(connections: Connections) -> tuple[SnapshotSession, Row]:
+def open_snapshot(connections: Connections) -> tuple[PostgresSession, Row]:
     """Begin a read-only transaction and read the state of the library, in one round trip."""
     connection = connections.borrow()
     try:
         cursor = connection.execute(
             f"{_READ_ONLY}; SET LOCAL statement_timeout = '{STATEMENT_SECONDS}s';"
-            f" SELECT pg_export_snapshot(); {READ_STATE}".encode(),
+            f" {READ_STATE}".encode(),
             prepare=False,
         )
-        rows = []
-        while True:
-            rows.append(cursor.fetchone() if cursor.description else None)
-            if not cursor.nextset():
-                break
-        exported, state = rows[-2:]
-        assert exported is not None
+        while cursor.nextset():
+            pass
+        state = cursor.fetchone()
         if state is None:
             raise MissingLibrary(f"{connections.address} has no index yet", "Run `marklight index`")
         check_version(state[0], str(connections.address))
@@ -243,7 +166,7 @@ def open_snapshot(connections: Connections) -> tuple[SnapshotSession, Row]:
         if isinstance(error, psycopg.Error):
             raise connections.explain(error) from error
         raise
-    return SnapshotSession(connections, connection, exported[0]), state
+    return PostgresSession(connections, connection), state
 
 
 _LIST = "(SELECT ordinality - 1 AS key, {0} FROM unnest({1}) WITH ORDINALITY AS u({2}, ordinality))"

@@ -9,7 +9,7 @@ functions that need it, so that opening a connection does not load it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from struct import Struct
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,7 +21,9 @@ from psycopg.adapt import Dumper
 from psycopg.pq import Format
 
 from marklight.batch import Vectors
+from marklight.engines.server.postgres.indexes import DerivedIndex
 from marklight.engines.server.postgres.schema import lock_key
+from marklight.ports import VectorReader
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -30,9 +32,9 @@ if TYPE_CHECKING:
     from marklight.engines.relational.write import AddedVectors
     from marklight.engines.server.postgres.connections import AnyConnection, Connections
     from marklight.engines.server.postgres.engine import PostgresSnapshot
-    from marklight.engines.server.postgres.indexes import Change
+    from marklight.engines.server.postgres.indexes import IndexChange
     from marklight.engines.server.postgres.session import PostgresSession
-    from marklight.engines.server.postgres.vector_search import ModelCache, PostgresVectorReader
+    from marklight.engines.server.postgres.vector_search import PostgresVectorReader
     from marklight.model import Matrix, Vector
 
 MAX_DIMENSION = 4000
@@ -116,34 +118,30 @@ class _Work(NamedTuple):
         return bool(self.unusable or self.missing)
 
 
-class PostgresVectors:
+class PostgresVectors(DerivedIndex[VectorReader]):
     """Vectors in the database, searched with pgvector."""
 
-    tables: Sequence[str] = ("vectors", "term_vectors", "models")
+    tables = ("vectors", "term_vectors", "models")
     create_tables = TABLES
 
     def __init__(self, settings: PostgresSettings) -> None:
+        super().__init__()
         self.settings = settings
         self._lock = Lock()
         self._due = True
         """True if the indexes may need work: when the engine is opened, and after commits with vectors."""
         self._builder: Thread | None = None
-        self._notices: list[str] = []
-        self._models: ModelCache | None = None
 
     def prepare(self, connections: Connections) -> None:
         """Build an index that is missing although nothing is committed: others, who may not build it, embedded the passages."""
         self.after_commit(connections)
 
-    def apply(self, session: PostgresSession, change: Change) -> None:
-        """Do nothing: `vector_table.add_vectors` inserts the vectors, for every kind of vector index."""
-
-    def finish(self, session: PostgresSession, change: Change, generation: int) -> None:  # noqa: ARG002
+    def finish(self, session: PostgresSession, change: IndexChange, generation: int) -> None:  # noqa: ARG002
         """Update the row up to which all passages have a vector.
 
         Concurrent commits become visible in another order than that of their rows, so new passages may lower it.
         """
-        rows = [row for each in change.inserted for row in each.chunks[:1]]
+        rows = [row for each in change.inserted for row in each.chunk_rows[:1]]
         if rows:
             session.run(
                 "UPDATE models SET embedded_to = ? WHERE embedded_to >= ?",
@@ -179,11 +177,9 @@ class PostgresVectors:
 
     def reader(self, snapshot: PostgresSnapshot) -> PostgresVectorReader:
         """Return the reader for a snapshot."""
-        from marklight.engines.server.postgres.vector_search import ModelCache, PostgresVectorReader
+        from marklight.engines.server.postgres.vector_search import PostgresVectorReader
 
-        if self._models is None:
-            self._models = ModelCache()
-        return PostgresVectorReader(snapshot, self.settings, self._models)
+        return PostgresVectorReader(snapshot, self.settings)
 
     def clean(self, session: PostgresSession, keep: Iterable[str]) -> int:
         """Delete vectors that no passage uses and all of other models; their indexes are deleted after the commit."""
@@ -227,16 +223,6 @@ class PostgresVectors:
                 f"The vector index {name} was unusable and is being rebuilt" for name in unusable
             ]
         return problems
-
-    def status(self, session: PostgresSession) -> Mapping[str, Any]:  # noqa: ARG002
-        """Return nothing: the index is in PostgreSQL."""
-        return {}
-
-    def take_notices(self) -> list[str]:
-        """Return and clear the notices about builds that failed."""
-        with self._lock:
-            notices, self._notices = self._notices, []
-        return notices
 
     def close(self) -> None:
         """Wait a moment for a build; one that takes longer is completed by the server."""
@@ -295,10 +281,9 @@ class PostgresVectors:
         except (
             Exception
         ) as error:  # a search works without the index, so nobody waits for this thread
-            with self._lock:
-                self._notices.append(
-                    f"The vector index could not be built, so searches compare all vectors: {error}"
-                )
+            self.notices.append(
+                f"The vector index could not be built, so searches compare all vectors: {error}"
+            )
 
     def _drop(self, connection: AnyConnection, name: str) -> None:
         statement = sql.SQL("DROP INDEX CONCURRENTLY IF EXISTS {}")

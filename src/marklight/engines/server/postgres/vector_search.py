@@ -68,36 +68,13 @@ class Model(NamedTuple):
     """True if its HNSW index is complete."""
 
 
-class ModelCache:
-    """States of models in the newest generation that was read, shared by the snapshots of an engine."""
-
-    def __init__(self) -> None:
-        self._models: dict[str, tuple[tuple[str, int], Model]] = {}
-
-    def get(self, name: str, version: tuple[str, int]) -> Model | None:
-        """Return the state of a model in this version of a library; None if it is not cached."""
-        known = self._models.get(name)
-        return known[1] if known and known[0] == version else None
-
-    def add(self, name: str, version: tuple[str, int], model: Model) -> None:
-        """Keep the state of a model: one assignment of an immutable value, which needs no lock."""
-        self._models[name] = version, model
-
-
 class PostgresVectorReader:
     """Vector search by cosine similarity."""
 
-    def __init__(
-        self,
-        snapshot: PostgresSnapshot,
-        settings: PostgresSettings,
-        models: ModelCache | None = None,
-    ) -> None:
+    def __init__(self, snapshot: PostgresSnapshot, settings: PostgresSettings) -> None:
         self._snapshot = snapshot
         self._session = snapshot.session
         self._settings = settings
-        self._known_models = models or ModelCache()
-        self._version = snapshot.library, snapshot.generation
         self._cached: dict[tuple[str, str], Vector] = {}
         """Unit vectors by model and passage."""
 
@@ -297,8 +274,9 @@ class PostgresVectorReader:
 
     def _model(self, name: str) -> Model | None:
         """Return the state of a model, read once for each commit; None if it has no vectors."""
-        if model := self._known_models.get(name, self._version):
-            return model
+        known: Model | None = self._snapshot.cache.vector_models.get(name)
+        if known:
+            return known
         row = self._session.one(
             "SELECT m.row, m.dimension, m.embedded, EXISTS (SELECT 1 FROM pg_index i"
             " JOIN pg_class c ON c.oid = i.indexrelid WHERE i.indrelid = to_regclass('vectors')"
@@ -311,7 +289,7 @@ class PostgresVectorReader:
         model = Model(*row)
         # An index that is being built will be complete without a commit.
         if model.is_indexed or model.passages < self._settings.exact_below:
-            self._known_models.add(name, self._version, model)
+            self._snapshot.cache.vector_models[name] = model
         return model
 
 

@@ -2,7 +2,7 @@
 
 There is one collection with the terms of all passages, and one for each model with their vectors: a collection gets no further
 vectors once it exists, while keyword search must work before there is any model, and a change of the model must not write the terms
-again. A point is a passage, its id is the row number. Globs, authors, phrases and days without a time zone have no equivalent in
+again. A point is a passage, its id is the row number. Globs, authors, phrases and dates are not in
 Qdrant: PostgreSQL evaluates them, and the matching rows become the condition.
 """
 
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from qdrant_client import grpc as api
@@ -21,9 +20,7 @@ from marklight.engines.metadata_filters import (
     normalize_language,
     normalize_tag,
     required_pairs,
-    time_bounds,
 )
-from marklight.engines.relational.filters import date_conditions
 from marklight.engines.server.postgres.vector_index import unpack
 from marklight.engines.vector_math import unit_rows
 from marklight.errors import StoreError
@@ -177,7 +174,7 @@ def rows_in(cluster: Cluster, name: str, condition: Any) -> Iterator[int]:
 
 def new_name(session: PostgresSession) -> tuple[int, str]:
     """Return a number and the name of a collection that were never used before."""
-    library, number = session.all("SELECT library, nextval('outbox_batches') FROM state")[0]
+    library, number = session.all("SELECT library, nextval('collection_numbers') FROM state")[0]
     return number, f"{_prefix(library)}{number}"
 
 
@@ -215,12 +212,10 @@ def upsert_vectors(
 
 TERMS = "terms"
 """Name of the sparse vector."""
-LABELS, DATES, DOCUMENT, ADDED, REMOVED = "labels", "dates", "document", "added", "removed"
+LABELS, DOCUMENT, ADDED, REMOVED = "labels", "document", "added", "removed"
 """Keys of the payload; `added` and `removed` are generations."""
-LOOKED_UP, COMPARED = (LABELS, DOCUMENT), (DATES, ADDED, REMOVED)
+LOOKED_UP, COMPARED = (LABELS, DOCUMENT), (ADDED, REMOVED)
 """Keys that filters compare for equality, and by range: each has a payload index."""
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 
 
 class Payload(NamedTuple):
@@ -228,8 +223,6 @@ class Payload(NamedTuple):
 
     document: int
     labels: Sequence[int]
-    dates: Sequence[int]
-    """The document's date in microseconds; earlier ones too while a reader may need them."""
     added: int
 
     def fields(self) -> dict[str, Any]:
@@ -237,7 +230,6 @@ class Payload(NamedTuple):
         return {
             DOCUMENT: api.Value(integer_value=self.document),
             LABELS: integers(self.labels),
-            DATES: integers(self.dates),
             ADDED: api.Value(integer_value=self.added),
         }
 
@@ -289,12 +281,6 @@ def passage_labels(shared: set[int], languages: Iterable[str]) -> list[int]:
     return sorted(shared.union(map(language_label, languages)))
 
 
-def microseconds(when: str) -> int:
-    """Return a timestamp (ISO 8601, UTC) in microseconds since 1970."""
-    moment = datetime.fromisoformat(when)
-    return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // _MICROSECOND
-
-
 def sparse_point(row: int, indices: list[int], values: list[float], payload: Payload) -> Any:
     """Return the point of a passage in the collection of terms."""
     sparse = api.SparseVector(indices=indices, values=values)
@@ -326,9 +312,6 @@ def portions(rows: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
         yield rows[at : at + size]
 
 
-SECOND = 1_000_000
-
-
 def is_native(filters: Filters) -> bool:
     """Return true if Qdrant can evaluate these filters without PostgreSQL."""
     other = (
@@ -339,33 +322,10 @@ def is_native(filters: Filters) -> bool:
         filters.phrases,
         filters.without,
         filters.dated,
-        _has_local_days(filters),
+        filters.after,
+        filters.before,
     )
     return not any(other) and (not filters.also or is_native(filters.also))
-
-
-def _has_local_days(filters: Filters) -> bool:
-    """Return true if days without a time zone are compared: with dates as written, or with file times."""
-    bounds = time_bounds(filters)
-    return bounds is not None and bounds.written is not None
-
-
-def has_dates(filters: Filters) -> bool:
-    """Return true if a filter compares dates, which can change without a new passage."""
-    own = bool(filters.after or filters.before or filters.dated)
-    return own or bool(filters.also and has_dates(filters.also))
-
-
-def exact_dates(filters: Filters) -> tuple[str, list[str]]:
-    """Return the filters on dates as an SQL condition on a document `d`."""
-    sql, values = "", []
-    for condition, given in date_conditions(filters):
-        sql += f" AND {condition}"
-        values += given
-    if filters.also:
-        more, others = exact_dates(filters.also)
-        return sql + more, values + others
-    return sql, values
 
 
 def native_filter(filters: Filters, generation: int) -> Any:
@@ -384,11 +344,6 @@ def row_filter(rows: RowFilter, generation: int) -> Any:
         excluded = [condition] if rows.rows else []
         return api.Filter(must=_added(generation), must_not=[*excluded, *_gone(generation)])
     return api.Filter(must=[condition, *_added(generation)], must_not=_gone(generation))
-
-
-def document_filter(document: int) -> Any:
-    """Return the condition of all passages of a document."""
-    return api.Filter(must=[_match(DOCUMENT, [document])])
 
 
 def rows_filter(rows: Iterable[int]) -> Any:
@@ -428,16 +383,6 @@ def _conditions(filters: Filters) -> list[Any]:
         any_of([pair_label(*pair)])
     if filters.languages:
         any_of(map(language_label, matching_languages(filters)))
-    if bounds := time_bounds(filters):
-        begin, end = bounds.instants
-        # Wider by a second: Qdrant compares them as 64-bit floats. PostgreSQL compares the results exactly.
-        limits = {"gte": (begin, -SECOND), "lte": (end, SECOND)}
-        conditions.append(
-            _range(
-                DATES,
-                **{key: microseconds(when) + by for key, (when, by) in limits.items() if when},
-            )
-        )
     if filters.also:
         conditions += _conditions(filters.also)
     return conditions

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from threading import Lock
 from typing import TYPE_CHECKING, Any
-from weakref import WeakValueDictionary
 
 from marklight.engines.lexical import analyzer_fingerprint
 from marklight.engines.server.postgres import schema
 from marklight.engines.server.postgres.connections import MissingLibrary
+from marklight.engines.server.postgres.indexes import DerivedIndex, RowReader
 from marklight.engines.server.postgres.session import PostgresSession
 from marklight.engines.server.postgres.vector_index import PostgresVectors
 from marklight.engines.server.qdrant import collections, outbox, shipper
@@ -21,9 +19,9 @@ from marklight.engines.server.qdrant.reading import Caches, SharedReader
 from marklight.errors import StoreError
 
 if TYPE_CHECKING:
-    from marklight.engines import Host, PostgresSettings, ServerSettings
+    from marklight.engines import Host, ServerSettings
     from marklight.engines.server.postgres.connections import Connections
-    from marklight.engines.server.postgres.indexes import Change
+    from marklight.engines.server.postgres.indexes import IndexChange
     from marklight.engines.server.qdrant.lexical import QdrantLexicalReader
     from marklight.engines.server.qdrant.reading import QdrantVectorReader
 
@@ -43,7 +41,7 @@ def open_indexes(
 ) -> tuple[QdrantLexicalIndex, QdrantVectorIndex]:
     """Return both indexes of a library; they share connections and caches."""
     shared = _Shared(Cluster(hosts, settings.qdrant))
-    return QdrantLexicalIndex(shared), QdrantVectorIndex(shared, settings.postgres)
+    return QdrantLexicalIndex(shared), QdrantVectorIndex(settings.postgres)
 
 
 class _Shared:
@@ -54,35 +52,24 @@ class _Shared:
         self.caches = Caches()
         self.failure: StoreError | None = None
         """Error of the last attempt to ship."""
-        self._lock = Lock()
-        self._readers: WeakValueDictionary[int, SharedReader] = WeakValueDictionary()
-
-    def reader(self, snapshot: Any) -> SharedReader:
-        """Return what both readers of a snapshot share."""
-        with self._lock:
-            reader = self._readers.get(id(snapshot))
-            if reader is None or reader.snapshot is not snapshot:
-                reader = SharedReader(snapshot, self.cluster, self.caches, lambda: self.failure)
-                self._readers[id(snapshot)] = reader
-            return reader
 
     def close(self) -> None:
         self.cluster.close()
-        self.caches.clear()
+        self.caches = Caches()
 
 
-class QdrantLexicalIndex:
+class QdrantLexicalIndex(DerivedIndex[RowReader]):
     """Terms of passages in Qdrant; fills and ships the outbox for both indexes."""
 
-    tables: Sequence[str] = outbox.TABLE_NAMES
+    tables = outbox.TABLE_NAMES
     """Qdrant does not report the bytes of a collection, so only those in PostgreSQL are shown."""
     create_tables = outbox.TABLES
 
     def __init__(self, shared: _Shared) -> None:
+        super().__init__()
         self._shared = shared
         self._has_tables = False
         self._next_wait = 0.0
-        self._notices: deque[str] = deque()
 
     def prepare(self, connections: Connections) -> None:
         """Wait a moment for commits that are being shipped, and ship those that nobody ships.
@@ -105,7 +92,7 @@ class QdrantLexicalIndex:
                 with shipper.shipping(connections, wait_seconds=0.0) as session:
                     if session is not None:
                         shipper.rebuild(session, self._shared.cluster)
-                        self._notices.append(REBUILT)
+                        self.notices.append(REBUILT)
             elif backlog.is_behind and backlog.may_ship:
                 shipper.ship(connections, self._shared.cluster, WAIT_SECONDS)
             elif backlog.is_behind:
@@ -119,16 +106,11 @@ class QdrantLexicalIndex:
         """Let searches go on, and report once why they do not find the newest changes."""
         self._next_wait = time.monotonic() + PAUSE_SECONDS
         if self._shared.failure is None:
-            self._notices.append(f"Searches do not find the newest changes yet. {error}")
+            self.notices.append(f"Searches do not find the newest changes yet. {error}")
         self._shared.failure = error
 
-    def apply(self, session: PostgresSession, change: Change) -> None:
-        """Write the changes of a commit to the outbox."""
-        outbox.fill(session, change)
-
-    def finish(self, session: PostgresSession, change: Change, generation: int) -> None:  # noqa: ARG002
-        """Give the changes their place in the order of commits."""
-        outbox.seal(session, generation)
+    def finish(self, session: PostgresSession, change: IndexChange, generation: int) -> None:
+        outbox.fill(session, change, generation)
 
     def after_commit(self, connections: Connections) -> None:
         """Ship the outbox; what cannot be shipped now stays in it."""
@@ -143,11 +125,10 @@ class QdrantLexicalIndex:
         """Return the reader for a snapshot."""
         from marklight.engines.server.qdrant.lexical import QdrantLexicalReader
 
-        return QdrantLexicalReader(self._shared.reader(snapshot))
-
-    def clean(self, session: PostgresSession, keep: Iterable[str]) -> int:  # noqa: ARG002
-        """Return 0: no vectors are here."""
-        return 0
+        shared = self._shared
+        return QdrantLexicalReader(
+            SharedReader(snapshot, shared.cluster, shared.caches, lambda: shared.failure)
+        )
 
     def check(self, session: PostgresSession) -> list[str]:
         """Ship what is left, compare the collections with the passages, and rebuild them if they differ."""
@@ -183,12 +164,6 @@ class QdrantLexicalIndex:
                 status["shards"] = collections.shard_states(cluster, names)
         return {"qdrant": status}
 
-    def take_notices(self) -> list[str]:
-        """Return and clear the notices about changes that were not shipped, and about rebuilds."""
-        notices = list(self._notices)
-        self._notices.clear()
-        return notices
-
     def close(self) -> None:
         """Close the connections and drop the caches."""
         self._shared.close()
@@ -196,10 +171,6 @@ class QdrantLexicalIndex:
 
 class QdrantVectorIndex(PostgresVectors):
     """Vectors of passages in Qdrant, which the lexical index ships; PostgreSQL stores them, without an index of its own."""
-
-    def __init__(self, shared: _Shared, settings: PostgresSettings) -> None:
-        super().__init__(settings)
-        self._shared = shared
 
     def prepare(self, connections: Connections) -> None:
         """Do nothing: the lexical index ships for both."""
@@ -218,9 +189,6 @@ class QdrantVectorIndex(PostgresVectors):
 
     def reader(self, snapshot: Any) -> QdrantVectorReader:
         """Return the reader for a snapshot."""
-        from marklight.engines.server.postgres.vector_search import ModelCache
         from marklight.engines.server.qdrant.reading import QdrantVectorReader
 
-        if self._models is None:
-            self._models = ModelCache()
-        return QdrantVectorReader(self._shared.reader(snapshot), self.settings, self._models)
+        return QdrantVectorReader(snapshot.lexical.shared, self.settings)

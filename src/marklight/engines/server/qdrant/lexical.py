@@ -22,15 +22,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from qdrant_client import grpc as api
 
-from marklight.engines.bm25 import (
-    LENGTHS,
-    SATURATION,
-    Floats,
-    Ints,
-    length_codes,
-    norms,
-    term_scores,
-)
 from marklight.engines.lexical import (
     CODE,
     PHRASE_FIELDS,
@@ -45,6 +36,15 @@ from marklight.engines.lexical import (
     term_weight,
 )
 from marklight.engines.lexical import FIELDS as FIELDS
+from marklight.engines.server.bm25 import (
+    LENGTHS,
+    SATURATION,
+    Floats,
+    Ints,
+    length_codes,
+    norms,
+    term_scores,
+)
 from marklight.engines.server.qdrant.collections import TERMS, living_filter, row_filter
 from marklight.errors import StoreError
 from marklight.ports import ScoredChunk, TermCoverage
@@ -66,7 +66,7 @@ class QdrantLexicalReader:
     """Keyword search in one snapshot."""
 
     def __init__(self, shared: SharedReader) -> None:
-        self._shared = shared
+        self.shared = shared
         self._last = LastSearch((), 0, [])
 
     def search(
@@ -94,13 +94,13 @@ class QdrantLexicalReader:
         anywhere, in_title = (
             np.array([dimension(field, term) for term in wanted]) for field in (WHOLE, "title")
         )
-        frequencies = self._shared.frequencies(anywhere.tolist())
+        frequencies = self.shared.frequencies(anywhere.tolist())
         weights = {
             term: term_weight(state.passages, frequencies.get(own, 0))
             for term, own in zip(wanted, anywhere.tolist(), strict=True)
         }
-        rows = self._shared.rows_of(chunks)
-        stored = self._shared.stored_terms(list(rows.values()))
+        rows = self.shared.rows_of(chunks)
+        stored = self.shared.stored_terms(list(rows.values()))
         shares: dict[str, TermCoverage] = {}
         for id, row in rows.items():
             if row in stored:
@@ -115,7 +115,7 @@ class QdrantLexicalReader:
             return set()
         # Of all fields at once: a keyword search of the same terms follows.
         every = [dimension(field, term) for term in terms for field in PROSE]
-        frequencies = self._shared.frequencies(every)
+        frequencies = self.shared.frequencies(every)
         return {term for term in terms if frequencies.get(dimension(WHOLE, term), 0) > 0}
 
     def rows_with_terms(self, terms: Sequence[str], rows: RowFilter | None) -> list[int]:
@@ -127,7 +127,7 @@ class QdrantLexicalReader:
         fields = [
             [dimension(field, term) for term in dict.fromkeys(terms)] for field in PHRASE_FIELDS
         ]
-        frequencies = self._shared.frequencies([each for field in fields for each in field])
+        frequencies = self.shared.frequencies([each for field in fields for each in field])
         queries = [
             self._conjunction(
                 state, sorted(field, key=frequencies.__getitem__), frequencies, condition
@@ -138,7 +138,7 @@ class QdrantLexicalReader:
         if not queries:
             return []
         request = api.QueryBatchPoints(collection_name=state.collection, query_points=queries)
-        replies = self._shared.cluster.read("QueryBatch", request).result
+        replies = self.shared.cluster.read("QueryBatch", request).result
         return list({point.id.num for reply in replies for point in reply.result})
 
     def rows_by_term(
@@ -148,7 +148,7 @@ class QdrantLexicalReader:
         state, found = self._state(), dict[str, list[int]]((term, []) for term in terms)
         if state is None or (rows is not None and rows.matches_nothing):
             return found
-        frequencies = self._shared.frequencies([dimension(field, term) for term in terms])
+        frequencies = self.shared.frequencies([dimension(field, term) for term in terms])
         existing = [term for term in found if frequencies.get(dimension(field, term), 0) > 0]
         if existing:
             condition = _condition(state, rows)
@@ -157,7 +157,7 @@ class QdrantLexicalReader:
                 for term in existing
             ]
             request = api.QueryBatchPoints(collection_name=state.collection, query_points=queries)
-            replies = self._shared.cluster.read("QueryBatch", request).result
+            replies = self.shared.cluster.read("QueryBatch", request).result
             for term, reply in zip(existing, replies, strict=True):
                 found[term] = [point.id.num for point in reply.result]
         return found
@@ -198,11 +198,11 @@ class QdrantLexicalReader:
         filters: Filters,
         limit: int,
     ) -> list[ScoredChunk]:
-        condition = self._shared.condition(state, filters)
+        condition = self.shared.condition(state, filters)
         wanted = {dimension(field, term) for term in terms for field in boosts}
         weights = {
             own: idf(state.passages, frequency)
-            for own, frequency in self._shared.frequencies(list(wanted)).items()
+            for own, frequency in self.shared.frequencies(list(wanted)).items()
             if frequency > 0
         }
         query = QueryWeights.of(terms, boosts, weights)
@@ -214,11 +214,9 @@ class QdrantLexicalReader:
             requested = min(requested, state.passages)
             points = self._candidates(state, query, condition, requested)
             rows = [point.id.num for point in points]
-            stored = self._shared.keep_terms(
-                {point.id.num: stored_terms(point) for point in points}
-            )
+            stored = self.shared.keep_terms({point.id.num: stored_terms(point) for point in points})
             scores = exact_scores(query, [stored[row] for row in rows], reference, means)
-            ids = self._shared.living(rows, filters)
+            ids = self.shared.living(rows)
             results = sorted(
                 (
                     ScoredChunk(ids[row], round(score, SCORE_DIGITS))
@@ -252,14 +250,14 @@ class QdrantLexicalReader:
             with_payload=api.WithPayloadSelector(enable=False),
             with_vectors=api.WithVectorsSelector(enable=True),
         )
-        points: Sequence[Any] = self._shared.cluster.read("Query", request).result
+        points: Sequence[Any] = self.shared.cluster.read("Query", request).result
         return points
 
     def _state(self) -> IndexState | None:
-        state = self._shared.state
+        state = self.shared.state
         if state is not None and state.analyzer != analyzer_fingerprint():
             raise StoreError(
-                f"Another version of Marklight wrote the terms in Qdrant at {self._shared.cluster}",
+                f"Another version of Marklight wrote the terms in Qdrant at {self.shared.cluster}",
                 "Use the same version on all machines; `marklight doctor` rebuilds the index for this one",
             )
         return state if state and state.passages else None

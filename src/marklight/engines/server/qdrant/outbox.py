@@ -12,37 +12,31 @@ from marklight.engines.lexical import FIELDS
 from marklight.engines.server.postgres.vector_index import pack_integers
 
 if TYPE_CHECKING:
-    from marklight.engines.bm25 import Floats, Ints
     from marklight.engines.relational.session import Row
-    from marklight.engines.server.postgres.indexes import Change
+    from marklight.engines.server.bm25 import Floats, Ints
+    from marklight.engines.server.postgres.indexes import IndexChange
     from marklight.engines.server.postgres.session import PostgresSession
     from marklight.engines.server.qdrant.lexical import PassageTerms
 
 TABLE_NAMES = (
     "outbox",
-    "outbox_commits",
     "qdrant_state",
     "qdrant_models",
     "qdrant_dropped",
     "term_frequencies",
 )
 TABLES = """
-CREATE SEQUENCE outbox_batches;
+CREATE SEQUENCE collection_numbers;
 
 CREATE TABLE outbox (
-    batch bigint NOT NULL,
-    kind text COLLATE "C" NOT NULL CHECK (kind IN ('add', 'remove', 'date', 'vector')),
+    generation bigint NOT NULL,
+    kind text COLLATE "C" NOT NULL CHECK (kind IN ('commit', 'add', 'remove', 'vector')),
     row bigint,
     model text COLLATE "C",
-    digest text COLLATE "C"
-);
-CREATE INDEX outbox_batch ON outbox (batch);
-
-CREATE TABLE outbox_commits (
-    generation bigint PRIMARY KEY,
-    batch bigint NOT NULL UNIQUE,
+    digest text COLLATE "C",
     shipped timestamptz
 );
+CREATE INDEX outbox_generation ON outbox (generation);
 
 CREATE TABLE qdrant_state (
     id integer PRIMARY KEY CHECK (id = 1),
@@ -72,9 +66,8 @@ CREATE TABLE term_frequencies (
     PRIMARY KEY (version, dimension)
 ) WITH (fillfactor = 70);
 """
-"""`outbox` has the changes of each commit: rows of passages that it added or removed, rows of documents with another date, and new
-vectors by model and digest. `outbox_commits` gives them their order. A commit stays, with its removed
-passages, until no reader can need them.
+"""`outbox` has the changes of each commit: a row for the commit itself, rows of passages that it added or removed, and new vectors
+by model and digest. A commit stays, with its removed passages, until no reader can need them.
 
 `qdrant_state` describes the collection of terms: its name, the last generation that was shipped completely, and for that
 generation the number of passages and the total length of each field. `reference` has the mean lengths that the stored
@@ -83,39 +76,25 @@ weights were computed with, `analyzer` the fingerprint of the analyzer. `version
 reader can need them.
 """
 
-ADD, REMOVE, DATE, VECTOR = "add", "remove", "date", "vector"
+COMMIT, ADD, REMOVE, VECTOR = "commit", "add", "remove", "vector"
 
 
-def fill(session: PostgresSession, change: Change) -> None:
-    """Write what a commit changes, in its transaction; `seal` gives it a place in the order of commits."""
-    # Kept for the rest of the transaction only.
-    batch = int(
-        session.value("SELECT set_config('marklight.batch', nextval('outbox_batches')::text, true)")
-    )
-    rows = ((batch, *row) for row in _rows(change))
-    session.insert("outbox", "batch, kind, row, model, digest", rows)
+def fill(session: PostgresSession, change: IndexChange, generation: int) -> None:
+    """Write what a commit changes, in its transaction."""
+    rows = ((generation, *row) for row in _rows(change))
+    session.insert("outbox", "generation, kind, row, model, digest", rows)
 
 
-def _rows(change: Change) -> Iterator[tuple[str, int | None, str | None, str | None]]:
+def _rows(change: IndexChange) -> Iterator[tuple[str, int | None, str | None, str | None]]:
+    yield COMMIT, None, None, None
     for row in change.deleted_chunks:
         yield REMOVE, row, None, None
-    for row in change.touched:
-        yield DATE, row, None, None
-    for indexed in change.inserted:
-        for row in indexed.chunks:
+    for entry in change.inserted:
+        for row in entry.chunk_rows:
             yield ADD, row, None, None
     if vectors := change.batch.vectors:
         for digest in vectors.digests:
             yield VECTOR, None, vectors.model, digest
-
-
-def seal(session: PostgresSession, generation: int) -> None:
-    """Give the changes that this transaction wrote, if any, their place in the order of commits."""
-    session.run(
-        "INSERT INTO outbox_commits (generation, batch) VALUES (?, coalesce("
-        "nullif(current_setting('marklight.batch', true), '')::bigint, nextval('outbox_batches')))",
-        [generation],
-    )
 
 
 class IndexState(NamedTuple):

@@ -6,19 +6,17 @@ candidates; vectors are scored with those that PostgreSQL stores, by the same ar
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from qdrant_client import grpc as api
 
+from marklight.engines.relational.snapshot import BoundedCache
 from marklight.engines.server.postgres.vector_index import STORED
-from marklight.engines.server.postgres.vector_search import Model, ModelCache, PostgresVectorReader
+from marklight.engines.server.postgres.vector_search import Model, PostgresVectorReader
 from marklight.engines.server.qdrant import collections
 from marklight.engines.server.qdrant.collections import (
-    exact_dates,
-    has_dates,
     is_native,
     living_filter,
     native_filter,
@@ -41,58 +39,13 @@ MAX_TERMS = 4096
 MAX_FREQUENCIES = 100_000
 """Document frequencies that are cached, of the terms of some thousand queries."""
 
-Key = TypeVar("Key")
-Value = TypeVar("Value")
-
-
-class Cache(Generic[Key, Value]):
-    """Values by key; the least recently used ones are dropped. Safe for threads."""
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._values: OrderedDict[Key, Value] = OrderedDict()
-        self._lock = Lock()
-
-    def get(
-        self, keys: Iterable[Key], read: Callable[[list[Key]], Mapping[Key, Value]]
-    ) -> dict[Key, Value]:
-        """Return the values of these keys; missing ones are read together, and skipped if they do not exist."""
-        wanted = list(dict.fromkeys(keys))
-        with self._lock:
-            known = {key: self._values[key] for key in wanted if key in self._values}
-            for key in known:
-                self._values.move_to_end(key)
-        missing = [key for key in wanted if key not in known]
-        if missing:
-            found = read(missing)
-            self.add(found)
-            known.update(found)
-        return known
-
-    def add(self, values: Mapping[Key, Value]) -> None:
-        """Cache values."""
-        with self._lock:
-            self._values.update(values)
-            while len(self._values) > self._size:
-                self._values.popitem(last=False)
-
-    def clear(self) -> None:
-        """Drop everything."""
-        with self._lock:
-            self._values.clear()
-
 
 class Caches:
     """Caches of one engine: terms of passages, which never change, and document frequencies by generation."""
 
     def __init__(self) -> None:
-        self.terms: Cache[tuple[str, int], StoredTerms] = Cache(MAX_TERMS)
-        self.frequencies: Cache[tuple[int, int, int], int] = Cache(MAX_FREQUENCIES)
-
-    def clear(self) -> None:
-        """Drop everything."""
-        self.terms.clear()
-        self.frequencies.clear()
+        self.terms: BoundedCache[tuple[str, int], StoredTerms] = BoundedCache(MAX_TERMS)
+        self.frequencies: BoundedCache[tuple[int, int, int], int] = BoundedCache(MAX_FREQUENCIES)
 
 
 class SharedReader:
@@ -171,40 +124,32 @@ class SharedReader:
         found = self._caches.frequencies.get(keys, read)
         return {own: count for (_, _, own), count in found.items()}
 
-    def living(self, rows: Sequence[int], filters: Filters) -> dict[int, str]:
-        """Return the ids of those rows that the snapshot has, with a date that matches."""
+    def living(self, rows: Sequence[int]) -> dict[int, str]:
+        """Return the ids of those rows that the snapshot has."""
         cache = self.snapshot.cache.ids
-        ids: dict[int, str] = {} if has_dates(filters) else cache.known(rows)
+        ids: dict[int, str] = cache.known(rows)
         missing = [row for row in rows if row not in ids]
-        found: dict[int, str] = dict(self._living("c.id", "", missing, [], filters))
-        cache.add(found)
-        ids.update(found)
+        fresh: dict[int, str] = dict(self._living("c.id", "", missing, []))
+        cache.add(fresh)
+        ids.update(fresh)
         self._rows.update((id, row) for row, id in ids.items())
         return ids
 
-    def living_vectors(
-        self, rows: Sequence[int], filters: Filters, model: int
-    ) -> list[tuple[str, bytes]]:
+    def living_vectors(self, rows: Sequence[int], model: int) -> list[tuple[str, bytes]]:
         """Return the ids and stored vectors of those rows that the snapshot has, with a vector of this model."""
         join = " CROSS JOIN vectors v ON v.digest = c.digest AND v.model = ?"
-        found = self._living(f"c.id, {STORED}", join, rows, [model], filters)
+        found = self._living(f"c.id, {STORED}", join, rows, [model])
         self._rows.update((id, row) for row, id, _ in found)
         return [(id, stored) for _, id, stored in found]
 
-    def _living(
-        self, columns: str, join: str, rows: Sequence[int], values: list[Any], filters: Filters
-    ) -> list[Any]:
+    def _living(self, columns: str, join: str, rows: Sequence[int], values: list[Any]) -> list[Any]:
         if not rows:
             return []
-        dates, limits = exact_dates(filters)
-        if dates:
-            join += " CROSS JOIN documents d ON d.row = c.document"
-        found: list[Any] = self.session.all(
-            f"SELECT c.row, {columns} FROM integers(?) r CROSS JOIN chunks c ON c.row = r.value"
-            f"{join} WHERE true{dates}",
-            [list(rows), *values, *limits],
+        living: list[Any] = self.session.all(
+            f"SELECT c.row, {columns} FROM integers(?) r CROSS JOIN chunks c ON c.row = r.value{join}",
+            [list(rows), *values],
         )
-        return found
+        return living
 
     def rows_of(self, chunks: Sequence[str]) -> dict[str, int]:
         """Return the rows of passages; missing ids are skipped."""
@@ -257,10 +202,8 @@ class QdrantVectorReader(PostgresVectorReader):
     exact = False
     """True to compare all vectors instead, which measures what the index misses."""
 
-    def __init__(
-        self, shared: SharedReader, settings: PostgresSettings, models: ModelCache
-    ) -> None:
-        super().__init__(shared.snapshot, settings, models)
+    def __init__(self, shared: SharedReader, settings: PostgresSettings) -> None:
+        super().__init__(shared.snapshot, settings)
         self._shared = shared
 
     def search(self, vector: Vector, model: str, filters: Filters, limit: int) -> list[ScoredChunk]:
@@ -276,7 +219,7 @@ class QdrantVectorReader(PostgresVectorReader):
             requested = min(requested, state.passages)
             points = self._nearest(name, query.tolist(), condition, requested)
             rows = [point.id.num for point in points]
-            candidates = self._shared.living_vectors(rows, filters, own.row)
+            candidates = self._shared.living_vectors(rows, own.row)
             results = self._scored(model, own, query, candidates)
             if len(points) < requested or requested == state.passages:
                 return results[:limit]
@@ -310,5 +253,5 @@ class QdrantVectorReader(PostgresVectorReader):
         """Return the state of a model, read once for each commit: no index in PostgreSQL changes it."""
         model = super()._model(name)
         if model is not None:
-            self._known_models.add(name, self._version, model)
+            self._snapshot.cache.vector_models[name] = model
         return model

@@ -34,14 +34,10 @@ from marklight.engines.server.postgres.vector_index import STORED
 from marklight.engines.server.qdrant import collections
 from marklight.engines.server.qdrant.cluster import MissingCollection
 from marklight.engines.server.qdrant.collections import (
-    DATES,
     REMOVED,
     Payload,
-    document_filter,
     document_labels,
-    integers,
     living_filter,
-    microseconds,
     passage_labels,
     portions,
     rows_filter,
@@ -55,7 +51,7 @@ from marklight.engines.server.qdrant.lexical import (
 )
 from marklight.engines.server.qdrant.outbox import (
     ADD,
-    DATE,
+    COMMIT,
     REMOVE,
     VECTOR,
     IndexState,
@@ -67,7 +63,7 @@ from marklight.engines.server.qdrant.outbox import (
 from marklight.errors import Busy, StoreError
 
 if TYPE_CHECKING:
-    from marklight.engines.bm25 import Floats
+    from marklight.engines.server.bm25 import Floats
     from marklight.engines.server.postgres.connections import Connections
     from marklight.engines.server.qdrant.cluster import Cluster
     from marklight.model import Chunk
@@ -85,7 +81,6 @@ MIN_PASSAGES = 1_000
 """Passages below which that does not matter: a search compares a large part of them anyway."""
 _MEASURED = [FIELDS.index(field) for field in ("title", "headings", "body", WHOLE, CODE)]
 """Fields that most passages have."""
-_OF_COMMITS = "FROM integers(?) b CROSS JOIN outbox o ON o.batch = b.value"
 
 
 def ship(connections: Connections, cluster: Cluster, wait_seconds: float = WAIT_SECONDS) -> None:
@@ -189,29 +184,28 @@ def ship_pending(session: PostgresSession, cluster: Cluster) -> None:
 def _ship(session: PostgresSession, cluster: Cluster) -> IndexState | None:
     """Write the changes to Qdrant, then record that; return the new state, None if a rebuild is needed."""
     state, generation = read_state(session), session.value("SELECT generation FROM state")
-    commits: dict[int, int] = dict(
-        session.all("SELECT generation, batch FROM outbox_commits WHERE shipped IS NULL")
-    )
-    if state is None or sorted(commits) != list(range(state.generation + 1, generation + 1)):
+    commits = {
+        number
+        for (number,) in session.all(
+            "SELECT generation FROM outbox WHERE kind = ? AND shipped IS NULL", [COMMIT]
+        )
+    }
+    if state is None or commits != set(range(state.generation + 1, generation + 1)):
         return None  # it was never built, or an engine without Qdrant has committed
-    batches, statistics = list(commits.values()), Statistics()
+    before, statistics = state.generation, Statistics()
 
     def rows(kind: str) -> set[int]:
-        return {
-            row
-            for (row,) in session.all(
-                f"SELECT o.row {_OF_COMMITS} WHERE o.kind = ?", [batches, kind]
-            )
-        }
+        query = "SELECT row FROM outbox WHERE generation > ? AND kind = ?"
+        return {row for (row,) in session.all(query, [before, kind])}
 
     added, removed = rows(ADD), rows(REMOVE)
     target = _Target(session, cluster, state.collection, state.reference, generation)
     target.write(stored_passages(session, sorted(added - removed)), statistics)
     with_vector: dict[int, list[int]] = {}
     for model, row in session.all(
-        f"SELECT DISTINCT m.row, c.row {_OF_COMMITS} JOIN models m ON m.name = o.model"
-        " JOIN chunks c ON c.digest = o.digest WHERE o.kind = ? ORDER BY 1, 2",
-        [batches, VECTOR],
+        "SELECT DISTINCT m.row, c.row FROM outbox o JOIN models m ON m.name = o.model"
+        " JOIN chunks c ON c.digest = o.digest WHERE o.generation > ? AND o.kind = ? ORDER BY 1, 2",
+        [before, VECTOR],
     ):
         if row not in added:
             with_vector.setdefault(model, []).append(row)
@@ -221,9 +215,6 @@ def _ship(session: PostgresSession, cluster: Cluster) -> IndexState | None:
         # A shipper that was killed may have written passages that have been removed since.
         collections.delete_points(cluster, name, sorted(added & removed))
     _remove(target, sorted(removed - added), statistics)
-    for document in sorted(rows(DATE)):
-        if dates := session.all("SELECT timestamp FROM documents WHERE row = ?", [document]):
-            _set_dates(cluster, target.names, document, microseconds(dates[0][0]), keep=True)
     state = state._replace(
         generation=generation,
         passages=state.passages + statistics.passages,
@@ -231,14 +222,8 @@ def _ship(session: PostgresSession, cluster: Cluster) -> IndexState | None:
     )
     statistics.write(session, state.version)
     write_state(session, state)
-    session.run(
-        "DELETE FROM outbox WHERE batch = ANY(?::bigint[]) AND kind IN (?, ?)",
-        [batches, ADD, VECTOR],
-    )
-    session.run(
-        "UPDATE outbox_commits SET shipped = clock_timestamp() WHERE batch = ANY(?::bigint[])",
-        [batches],
-    )
+    session.run("DELETE FROM outbox WHERE generation > ? AND kind IN (?, ?)", [before, ADD, VECTOR])
+    session.run("UPDATE outbox SET shipped = clock_timestamp() WHERE generation > ?", [before])
     return state
 
 
@@ -251,7 +236,6 @@ class StoredPassage(NamedTuple):
     record: str
     """Record of the document, with the fields that its passages share."""
     labels: list[int]
-    date: int
 
 
 def stored_passages(
@@ -262,8 +246,8 @@ def stored_passages(
     condition, values = (
         (" WHERE c.row = ANY(?::bigint[])", [rows]) if rows is not None else ("", [])
     )
-    for row, document, timestamp, record, *columns in session.each(
-        f"SELECT c.row, c.document, d.timestamp, t.record, {CHUNK} FROM chunks c"
+    for row, document, record, *columns in session.each(
+        f"SELECT c.row, c.document, t.record, {CHUNK} FROM chunks c"
         " JOIN documents d ON d.row = c.document JOIN contents t ON t.document = c.document"
         f"{condition} ORDER BY c.document, c.row",
         values,
@@ -273,7 +257,7 @@ def stored_passages(
             pairs = session.all("SELECT key, value FROM metadata WHERE document = ?", [document])
             last, shared_labels = document, document_labels(passage.document, pairs)
         labels = passage_labels(shared_labels, passage.languages)
-        yield StoredPassage(row, document, passage, record, labels, microseconds(timestamp))
+        yield StoredPassage(row, document, passage, record, labels)
 
 
 def _terms(passages: Iterable[StoredPassage]) -> Iterator[PassageTerms]:
@@ -334,7 +318,7 @@ class _Target:
 
     def _payloads(self, passages: Iterable[StoredPassage]) -> dict[int, Payload]:
         return {
-            passage.row: Payload(passage.document, passage.labels, [passage.date], self.generation)
+            passage.row: Payload(passage.document, passage.labels, self.generation)
             for passage in passages
         }
 
@@ -378,54 +362,20 @@ def _remove(target: _Target, rows: Sequence[int], statistics: Statistics) -> Non
             target.cluster.write("SetPayload", request)
 
 
-def _set_dates(
-    cluster: Cluster, names: Sequence[str], document: int, date: int, keep: bool
-) -> None:
-    condition = document_filter(document)
-    first = api.ScrollPoints(collection_name=names[0], filter=condition, limit=1)
-    first.with_payload.enable = True
-    points = cluster.read("Scroll", first).result
-    if not points:
-        return
-    before = (
-        [value.integer_value for value in points[0].payload[DATES].list_value.values]
-        if keep
-        else []
-    )
-    for name in names:
-        request = api.SetPayloadPoints(
-            collection_name=name,
-            wait=True,
-            payload={DATES: integers(sorted({*before, date}))},
-            points_selector=api.PointsSelector(filter=condition),
-        )
-        cluster.write("SetPayload", request)
-
-
 def purge(session: PostgresSession, cluster: Cluster) -> None:
-    """Delete what no reader can need any more: removed passages, earlier dates, replaced collections."""
-    before = "shipped < clock_timestamp() - make_interval(secs => ?)"
-    due = [
-        batch
-        for (batch,) in session.all(
-            f"SELECT batch FROM outbox_commits WHERE {before}", [GRACE_SECONDS]
-        )
-    ]
+    """Delete what no reader can need any more: removed passages, replaced collections."""
+    due = session.value(
+        "SELECT max(generation) FROM outbox WHERE shipped < clock_timestamp() - make_interval(secs => ?)",
+        [GRACE_SECONDS],
+    )
     state = read_state(session)
     if due and state:
-        names = [state.collection, *collections.of_models(session).values()]
-        removed = session.all(f"SELECT o.row {_OF_COMMITS} WHERE o.kind = ?", [due, REMOVE])
-        for name in names:
+        removed = session.all(
+            "SELECT row FROM outbox WHERE generation <= ? AND kind = ?", [due, REMOVE]
+        )
+        for name in (state.collection, *collections.of_models(session).values()):
             collections.delete_points(cluster, name, [row for (row,) in removed])
-        for document, date in session.all(
-            f"SELECT DISTINCT d.row, d.timestamp {_OF_COMMITS} JOIN documents d ON d.row = o.row"
-            " WHERE o.kind = ?",
-            [due, DATE],
-        ):
-            _set_dates(cluster, names, document, microseconds(date), keep=False)
-    with session.transaction():
-        for table in ("outbox", "outbox_commits"):
-            session.run(f"DELETE FROM {table} WHERE batch = ANY(?::bigint[])", [due])
+        session.run("DELETE FROM outbox WHERE generation <= ?", [due])
     old = "dropped < clock_timestamp() - make_interval(secs => ?)"
     for (name,) in session.all(
         f"SELECT collection FROM qdrant_dropped WHERE {old}", [GRACE_SECONDS]
@@ -468,11 +418,7 @@ def rebuild(session: PostgresSession, cluster: Cluster) -> None:
             "INSERT INTO qdrant_dropped (collection, dropped) VALUES (?, clock_timestamp())",
             [(collection,) for collection in dropped],
         )
-        session.run(
-            "DELETE FROM outbox o USING outbox_commits c WHERE o.batch = c.batch AND c.generation <= ?",
-            [generation],
-        )
-        session.run("DELETE FROM outbox_commits WHERE generation <= ?", [generation])
+        session.run("DELETE FROM outbox WHERE generation <= ?", [generation])
 
 
 def _delete_orphans(session: PostgresSession, cluster: Cluster, used: Sequence[str]) -> None:
