@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from marklight.batch import Batch, Vectors
 from marklight.engines import PostgresSettings, parse_address
 from marklight.engines.relational.filters import RowFilter
+from marklight.engines.relational.snapshot import SnapshotCache
 from marklight.engines.server.postgres import schema
 from marklight.engines.server.postgres.connections import Connections, ServerAddress
 from marklight.engines.server.postgres.indexes import IndexChange
@@ -30,7 +31,7 @@ class Snapshot:
     def __init__(self, session: PostgresSession, rows: RowFilter | None) -> None:
         self.session = session
         self._rows = rows
-        self.library, self.generation = "", 0
+        self.cache = SnapshotCache(0)
         self.document_count, self.unused_vectors = session.all(
             "SELECT documents, unused_vectors FROM state"
         )[0]

@@ -92,6 +92,14 @@ CREATE TABLE term_vectors (
 """
 """Statements without semicolons in comments, as they are split there."""
 
+STORED = "coalesce(v.raw, vector_send(v.embedding))"
+"""Bytes of a vector `v` with the bits that were committed, for `unpack`."""
+
+_BIGINT = 20
+"""Object id of the type bigint, the same in every database."""
+_ARRAY = Struct(">iiIii")
+"""Header of an array: number of dimensions, whether it contains NULL, object id of the type, length, first subscript."""
+
 
 def index_name(model_row: int) -> str:
     """Return the name of the HNSW index of a model."""
@@ -105,6 +113,126 @@ def unit_halfvec(dimension: int) -> str:
     and vectors of zeros, which have none, are indexed too.
     """
     return f"(l2_normalize(embedding)::halfvec({int(dimension)}))"
+
+
+def add_vectors(session: PostgresSession, vectors: Vectors | None) -> AddedVectors | None:
+    """Insert the vectors that are new, in the transaction of a commit; existing ones stay as they are."""
+    if vectors is None or not vectors.digests:
+        return None
+    import numpy as np
+
+    from marklight.engines.relational.write import AddedVectors
+
+    model = _model_row(session, vectors)
+    # Of equal digests the first counts. Sorted, so that commits that insert the same ones wait but do not deadlock.
+    position = {digest: at for at, digest in reversed(list(enumerate(vectors.digests)))}
+    digests = sorted(position)
+    rows = np.ascontiguousarray(vectors.matrix[[position[digest] for digest in digests]])
+    raw = [None if np.isfinite(row).all() else bytes(pack_vector(row)) for row in rows]
+    rows = np.nan_to_num(rows, posinf=0.0, neginf=0.0)  # as `vector_math.unit_rows` does
+    vector_type = session.value("SELECT 'vector'::regtype::oid::bigint")
+    inserted = session.all(
+        "INSERT INTO vectors (digest, model, embedding, raw) SELECT u.digest, ?, u.embedding, u.raw"
+        " FROM unnest(?::text[], ?::vector[], ?::bytea[]) AS u (digest, embedding, raw)"
+        " ON CONFLICT (digest, model) DO NOTHING RETURNING digest",
+        [model, digests, pack_vectors(rows, vector_type), raw],
+    )
+    return AddedVectors(model, [digest for (digest,) in inserted])
+
+
+def add_term_vectors(session: PostgresSession, vectors: Vectors | None) -> None:
+    """Insert vectors of terms, in the transaction of a commit; existing ones stay as they are."""
+    if vectors is None or not vectors.digests:
+        return
+    from marklight.engines.relational import vocabulary
+
+    model = _model_row(session, vectors)
+    order = sorted(range(len(vectors.digests)), key=vectors.digests.__getitem__)
+    terms = tuple(vectors.digests[at] for at in order)
+    vocabulary.add_vectors(session, model, Vectors(vectors.model, terms, vectors.matrix[order]))
+
+
+def _model_row(session: PostgresSession, vectors: Vectors) -> int:
+    """Return the row of a model, inserted if it is new; raise StoreError if its vectors have another dimension."""
+    from marklight.engines.vector_math import check_model_dimension
+
+    dimension, query = vectors.matrix.shape[1], "SELECT row, dimension FROM models WHERE name = ?"
+    known = session.one(query, [vectors.model])
+    if known is None:
+        # Another commit may insert it at the same time: this one waits for it and then finds its row.
+        session.run(
+            "INSERT INTO models (name, dimension) VALUES (?, ?) ON CONFLICT (name) DO NOTHING",
+            [vectors.model, dimension],
+        )
+        known = session.one(query, [vectors.model])
+        assert known
+    check_model_dimension(vectors.model, dimension, known[1])
+    row: int = known[0]
+    return row
+
+
+class Packed(bytes):
+    """A parameter that is in binary format already; a cast in the statement names its type, as in `?::vector`."""
+
+
+class PackedDumper(Dumper):
+    """Sends packed parameters unchanged, without a type."""
+
+    format = Format.BINARY
+    oid = 0
+
+    def dump(self, obj: Packed) -> Buffer | None:
+        return obj
+
+
+def pack_vector(vector: Vector) -> Packed:
+    """Encode a vector for `?::vector`, which accepts finite numbers only, in the format that `vector_send` returns."""
+    return Packed(_records(vector[None], _layout(len(vector)))["vector"].tobytes())
+
+
+def pack_vectors(matrix: Matrix, vector_type: int) -> Packed:
+    """Encode the rows of a matrix for `?::vector[]`; `vector_type` is the object id of the type vector."""
+    data = _records(matrix, _layout(matrix.shape[1])).tobytes()
+    return Packed(_ARRAY.pack(1, 0, vector_type, len(matrix), 1) + data)
+
+
+def pack_integers(numbers: Sequence[int]) -> Packed:
+    """Encode integers for `?::bigint[]`: psycopg takes 2 µs for each, which is longer than a search of 10,000."""
+    import numpy as np
+
+    records = np.empty(len(numbers), dtype=[("bytes", ">i4"), ("number", ">i8")])
+    records["bytes"] = 8
+    records["number"] = numbers
+    dimensions = 1 if len(numbers) else 0  # PostgreSQL's empty array has none
+    header = _ARRAY.pack(dimensions, 0, _BIGINT, len(numbers), 1)
+    return Packed(header[: 12 + 8 * dimensions] + records.tobytes())
+
+
+def unpack(rows: Sequence[bytes], dimension: int) -> Matrix:
+    """Return vectors as rows with the bits that were stored, from the bytes that `vector_send` returns."""
+    import numpy as np
+
+    numbers = np.frombuffer(b"".join(rows), dtype=_layout(dimension)["vector"])["numbers"]
+    return np.ascontiguousarray(numbers.reshape(len(rows), dimension), dtype=np.float32)
+
+
+def _layout(dimension: int) -> Any:
+    """Return the type of an element in an array of vectors: its length, then the vector itself."""
+    import numpy as np
+
+    numbers: tuple[str, DTypeLike, tuple[int]] = ("numbers", ">f4", (dimension,))
+    vector = np.dtype([("dimension", ">i2"), ("unused", ">i2"), numbers])
+    return np.dtype([("bytes", ">i4"), ("vector", vector)])
+
+
+def _records(matrix: Matrix, layout: Any) -> Any:
+    import numpy as np
+
+    records = np.zeros(len(matrix), dtype=layout)
+    records["bytes"] = layout["vector"].itemsize
+    records["vector"]["dimension"] = matrix.shape[1]
+    records["vector"]["numbers"] = matrix
+    return records
 
 
 class _Work(NamedTuple):
@@ -311,132 +439,3 @@ class PostgresVectors(DerivedIndex[VectorReader]):
             if not connection.closed:
                 self._drop(connection, index_name(row))
             raise
-
-
-STORED = "coalesce(v.raw, vector_send(v.embedding))"
-"""Bytes of a vector `v` with the bits that were committed, for `unpack`."""
-
-_BIGINT = 20
-"""Object id of the type bigint, the same in every database."""
-_ARRAY = Struct(">iiIii")
-"""Header of an array: number of dimensions, whether it contains NULL, object id of the type, length, first subscript."""
-
-
-def add_vectors(session: PostgresSession, vectors: Vectors | None) -> AddedVectors | None:
-    """Insert the vectors that are new, in the transaction of a commit; existing ones stay as they are."""
-    if vectors is None or not vectors.digests:
-        return None
-    import numpy as np
-
-    from marklight.engines.relational.write import AddedVectors
-
-    model = _model_row(session, vectors)
-    # Of equal digests the first counts. Sorted, so that commits that insert the same ones wait but do not deadlock.
-    position = {digest: at for at, digest in reversed(list(enumerate(vectors.digests)))}
-    digests = sorted(position)
-    rows = np.ascontiguousarray(vectors.matrix[[position[digest] for digest in digests]])
-    raw = [None if np.isfinite(row).all() else bytes(pack_vector(row)) for row in rows]
-    rows = np.nan_to_num(rows, posinf=0.0, neginf=0.0)  # as `vector_math.unit_rows` does
-    vector_type = session.value("SELECT 'vector'::regtype::oid::bigint")
-    inserted = session.all(
-        "INSERT INTO vectors (digest, model, embedding, raw) SELECT u.digest, ?, u.embedding, u.raw"
-        " FROM unnest(?::text[], ?::vector[], ?::bytea[]) AS u (digest, embedding, raw)"
-        " ON CONFLICT (digest, model) DO NOTHING RETURNING digest",
-        [model, digests, pack_vectors(rows, vector_type), raw],
-    )
-    return AddedVectors(model, [digest for (digest,) in inserted])
-
-
-def add_term_vectors(session: PostgresSession, vectors: Vectors | None) -> None:
-    """Insert vectors of terms, in the transaction of a commit; existing ones stay as they are."""
-    if vectors is None or not vectors.digests:
-        return
-    from marklight.engines.relational import vocabulary
-
-    model = _model_row(session, vectors)
-    order = sorted(range(len(vectors.digests)), key=vectors.digests.__getitem__)
-    terms = tuple(vectors.digests[at] for at in order)
-    vocabulary.add_vectors(session, model, Vectors(vectors.model, terms, vectors.matrix[order]))
-
-
-def _model_row(session: PostgresSession, vectors: Vectors) -> int:
-    """Return the row of a model, inserted if it is new; raise StoreError if its vectors have another dimension."""
-    from marklight.engines.vector_math import check_model_dimension
-
-    dimension, query = vectors.matrix.shape[1], "SELECT row, dimension FROM models WHERE name = ?"
-    known = session.one(query, [vectors.model])
-    if known is None:
-        # Another commit may insert it at the same time: this one waits for it and then finds its row.
-        session.run(
-            "INSERT INTO models (name, dimension) VALUES (?, ?) ON CONFLICT (name) DO NOTHING",
-            [vectors.model, dimension],
-        )
-        known = session.one(query, [vectors.model])
-        assert known
-    check_model_dimension(vectors.model, dimension, known[1])
-    row: int = known[0]
-    return row
-
-
-class Packed(bytes):
-    """A parameter that is in binary format already; a cast in the statement names its type, as in `?::vector`."""
-
-
-class PackedDumper(Dumper):
-    """Sends packed parameters unchanged, without a type."""
-
-    format = Format.BINARY
-    oid = 0
-
-    def dump(self, obj: Packed) -> Buffer | None:
-        return obj
-
-
-def pack_vector(vector: Vector) -> Packed:
-    """Encode a vector for `?::vector`, which accepts finite numbers only, in the format that `vector_send` returns."""
-    return Packed(_records(vector[None], _layout(len(vector)))["vector"].tobytes())
-
-
-def pack_vectors(matrix: Matrix, vector_type: int) -> Packed:
-    """Encode the rows of a matrix for `?::vector[]`; `vector_type` is the object id of the type vector."""
-    data = _records(matrix, _layout(matrix.shape[1])).tobytes()
-    return Packed(_ARRAY.pack(1, 0, vector_type, len(matrix), 1) + data)
-
-
-def pack_integers(numbers: Sequence[int]) -> Packed:
-    """Encode integers for `?::bigint[]`: psycopg takes 2 µs for each, which is longer than a search of 10,000."""
-    import numpy as np
-
-    records = np.empty(len(numbers), dtype=[("bytes", ">i4"), ("number", ">i8")])
-    records["bytes"] = 8
-    records["number"] = numbers
-    dimensions = 1 if len(numbers) else 0  # PostgreSQL's empty array has none
-    header = _ARRAY.pack(dimensions, 0, _BIGINT, len(numbers), 1)
-    return Packed(header[: 12 + 8 * dimensions] + records.tobytes())
-
-
-def unpack(rows: Sequence[bytes], dimension: int) -> Matrix:
-    """Return vectors as rows with the bits that were stored, from the bytes that `vector_send` returns."""
-    import numpy as np
-
-    numbers = np.frombuffer(b"".join(rows), dtype=_layout(dimension)["vector"])["numbers"]
-    return np.ascontiguousarray(numbers.reshape(len(rows), dimension), dtype=np.float32)
-
-
-def _layout(dimension: int) -> Any:
-    """Return the type of an element in an array of vectors: its length, then the vector itself."""
-    import numpy as np
-
-    numbers: tuple[str, DTypeLike, tuple[int]] = ("numbers", ">f4", (dimension,))
-    vector = np.dtype([("dimension", ">i2"), ("unused", ">i2"), numbers])
-    return np.dtype([("bytes", ">i4"), ("vector", vector)])
-
-
-def _records(matrix: Matrix, layout: Any) -> Any:
-    import numpy as np
-
-    records = np.zeros(len(matrix), dtype=layout)
-    records["bytes"] = layout["vector"].itemsize
-    records["vector"]["dimension"] = matrix.shape[1]
-    records["vector"]["numbers"] = matrix
-    return records

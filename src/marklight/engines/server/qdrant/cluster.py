@@ -44,154 +44,6 @@ _STUBS: dict[str, Any] = {
     "collections": api.CollectionsStub,
     "server": api.QdrantStub,
 }
-
-
-class _Node:
-    """One host: its channel is opened on first use, its version is checked once."""
-
-    def __init__(self, host: Host, credentials: grpc.ChannelCredentials | None) -> None:
-        self.host = host
-        self.left_out_until = 0.0
-        self._credentials = credentials
-        self._lock = Lock()
-        self._channel: grpc.Channel | None = None
-        self._stubs: dict[str, Any] = {}
-        self._is_checked = False
-
-    def call(self, service: str, method: str, request: Any, metadata: Any, seconds: float) -> Any:
-        stubs = self._open()
-        if not self._is_checked:
-            reply = stubs["server"].HealthCheck(
-                api.HealthCheckRequest(), metadata=metadata, timeout=seconds
-            )
-            check_version(reply.version, str(self.host))
-            self._is_checked = True
-        return getattr(stubs[service], method)(request, metadata=metadata, timeout=seconds)
-
-    def _open(self) -> dict[str, Any]:
-        with self._lock:
-            if self._channel is None:
-                target = str(self.host)
-                self._channel = (
-                    grpc.secure_channel(target, self._credentials, _OPTIONS)
-                    if self._credentials
-                    else grpc.insecure_channel(target, _OPTIONS)
-                )
-                self._stubs = {name: stub(self._channel) for name, stub in _STUBS.items()}
-            return self._stubs
-
-    def forget(self) -> None:
-        """Open another channel for the next request; requests of other threads end on this one."""
-        with self._lock:
-            self._channel, self._stubs, self._is_checked = None, {}, False
-
-    def close(self) -> None:
-        channel = self._channel
-        self.forget()
-        if channel is not None:
-            channel.close()
-
-
-def _tls_credentials(settings: QdrantSettings) -> grpc.ChannelCredentials | None:
-    """Return the certificates that a node is checked with; None for connections without TLS."""
-    if not settings.tls:
-        return None
-    try:
-        authorities = Path(settings.ca_file).expanduser().read_bytes() if settings.ca_file else None
-    except OSError as error:
-        raise StoreError(
-            f"The certificates in {settings.ca_file} cannot be read: {error.strerror}",
-            "Correct qdrant.ca_file, or remove it to use the usual public authorities",
-        ) from error
-    return grpc.ssl_channel_credentials(authorities)
-
-
-class Cluster:
-    """All nodes of a cluster: each answers for the others, so any one will do."""
-
-    timeout_seconds = 10.0
-    """Time limit of one request, with all attempts at other nodes."""
-
-    def __init__(self, hosts: Sequence[Host], settings: QdrantSettings) -> None:
-        self.settings = settings
-        credentials = _tls_credentials(settings)
-        self._nodes = [_Node(host, credentials) for host in hosts]
-        key = os.environ.get(KEY_VARIABLE, "")
-        self._metadata = (("api-key", key),) if key else ()
-
-    def __str__(self) -> str:
-        return ",".join(str(node.host) for node in self._nodes)
-
-    @property
-    def size(self) -> int:
-        """Return the number of nodes in the address."""
-        return len(self._nodes)
-
-    def read(self, method: str, request: Any, service: str = "points") -> Any:
-        """Send a request to a node; if it does not answer soon, to the next one."""
-        limit = self.timeout_seconds
-        first = min(limit, FIRST_TRY_SECONDS) if len(self._nodes) > 1 else limit
-        return self._call(service, method, request, [first, limit])
-
-    def write(self, method: str, request: Any, service: str = "points") -> Any:
-        """Send an idempotent change; try again, at other nodes too, while the time limit lasts."""
-        limit = self.timeout_seconds
-        first = min(limit, FIRST_WRITE_SECONDS) if len(self._nodes) > 1 else limit
-        return self._call(service, method, request, [first, limit])
-
-    def _call(self, service: str, method: str, request: Any, limits: Sequence[float]) -> Any:
-        end = time.monotonic() + self.timeout_seconds
-        tries = 0
-        while True:
-            for node in self._preferred():
-                seconds = limits[min(tries, len(limits) - 1)]
-                tries += 1
-                try:
-                    reply = node.call(service, method, request, self._metadata, seconds)
-                except grpc.RpcError as error:
-                    if not concerns_one_node(error):
-                        raise self._explain(error) from error
-                    node.left_out_until = time.monotonic() + LEFT_OUT_SECONDS
-                    if error.code() is grpc.StatusCode.UNAVAILABLE:
-                        node.forget()  # else the channel refuses requests for a while when the node is back
-                    last = error
-                else:
-                    node.left_out_until = 0.0
-                    return reply
-            if time.monotonic() + PAUSE_SECONDS > end or len(self._nodes) == 1:
-                raise self._explain(last) from last
-            time.sleep(PAUSE_SECONDS)
-
-    def _preferred(self) -> list[_Node]:
-        """Return the nodes in the order of the address, those that did not answer lately at the end."""
-        now = time.monotonic()
-        return sorted(self._nodes, key=lambda node: max(0.0, node.left_out_until - now))
-
-    def _explain(self, error: grpc.RpcError) -> Exception:
-        return explain(error, str(self))
-
-    def unreachable_nodes(self) -> list[str]:
-        """Return the nodes that do not answer now."""
-        silent: list[str] = []
-        for node in self._nodes:
-            try:
-                node.call(
-                    "server",
-                    "HealthCheck",
-                    api.HealthCheckRequest(),
-                    self._metadata,
-                    FIRST_TRY_SECONDS,
-                )
-            except grpc.RpcError:
-                silent.append(str(node.host))
-        return silent
-
-    def close(self) -> None:
-        """Close all connections; the next request opens new ones."""
-        for node in self._nodes:
-            node.close()
-
-
 OLDEST = (1, 12)
 """Oldest server, as major and minor version, that has all requests that the engine sends."""
 NEWEST_MAJOR = 1
@@ -286,3 +138,145 @@ def _is_full(error: grpc.RpcError) -> bool:
     return error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED or any(
         sign in text for sign in ("no space left", "disk is full", "out of memory")
     )
+
+
+class _Node:
+    """One host: its channel is opened on first use, its version is checked once."""
+
+    def __init__(self, host: Host, credentials: grpc.ChannelCredentials | None) -> None:
+        self.host = host
+        self.left_out_until = 0.0
+        self._credentials = credentials
+        self._lock = Lock()
+        self._channel: grpc.Channel | None = None
+        self._stubs: dict[str, Any] = {}
+        self._is_checked = False
+
+    def call(self, service: str, method: str, request: Any, metadata: Any, seconds: float) -> Any:
+        stubs = self._open()
+        if not self._is_checked:
+            reply = stubs["server"].HealthCheck(
+                api.HealthCheckRequest(), metadata=metadata, timeout=seconds
+            )
+            check_version(reply.version, str(self.host))
+            self._is_checked = True
+        return getattr(stubs[service], method)(request, metadata=metadata, timeout=seconds)
+
+    def _open(self) -> dict[str, Any]:
+        with self._lock:
+            if self._channel is None:
+                target = str(self.host)
+                self._channel = (
+                    grpc.secure_channel(target, self._credentials, _OPTIONS)
+                    if self._credentials
+                    else grpc.insecure_channel(target, _OPTIONS)
+                )
+                self._stubs = {name: stub(self._channel) for name, stub in _STUBS.items()}
+            return self._stubs
+
+    def forget(self) -> None:
+        """Open another channel for the next request; requests of other threads end on this one."""
+        with self._lock:
+            self._channel, self._stubs, self._is_checked = None, {}, False
+
+    def close(self) -> None:
+        channel = self._channel
+        self.forget()
+        if channel is not None:
+            channel.close()
+
+
+def _tls_credentials(settings: QdrantSettings) -> grpc.ChannelCredentials | None:
+    """Return the certificates that a node is checked with; None for connections without TLS."""
+    if not settings.tls:
+        return None
+    try:
+        authorities = Path(settings.ca_file).expanduser().read_bytes() if settings.ca_file else None
+    except OSError as error:
+        raise StoreError(
+            f"The certificates in {settings.ca_file} cannot be read: {error.strerror}",
+            "Correct qdrant.ca_file, or remove it to use the usual public authorities",
+        ) from error
+    return grpc.ssl_channel_credentials(authorities)
+
+
+class Cluster:
+    """All nodes of a cluster: each answers for the others, so any one will do."""
+
+    timeout_seconds = 10.0
+    """Time limit of one request, with all attempts at other nodes."""
+
+    def __init__(self, hosts: Sequence[Host], settings: QdrantSettings) -> None:
+        self.settings = settings
+        credentials = _tls_credentials(settings)
+        self._nodes = [_Node(host, credentials) for host in hosts]
+        key = os.environ.get(KEY_VARIABLE, "")
+        self._metadata = (("api-key", key),) if key else ()
+
+    def __str__(self) -> str:
+        return ",".join(str(node.host) for node in self._nodes)
+
+    @property
+    def size(self) -> int:
+        """Return the number of nodes in the address."""
+        return len(self._nodes)
+
+    def read(self, method: str, request: Any, service: str = "points") -> Any:
+        """Send a request to a node; if it does not answer soon, to the next one."""
+        return self._call(service, method, request, FIRST_TRY_SECONDS)
+
+    def write(self, method: str, request: Any, service: str = "points") -> Any:
+        """Send an idempotent change; try again, at other nodes too, while the time limit lasts."""
+        return self._call(service, method, request, FIRST_WRITE_SECONDS)
+
+    def _call(self, service: str, method: str, request: Any, first_seconds: float) -> Any:
+        seconds = self.timeout_seconds
+        if len(self._nodes) > 1:
+            seconds = min(seconds, first_seconds)
+        end = time.monotonic() + self.timeout_seconds
+        while True:
+            for node in self._preferred():
+                try:
+                    reply = node.call(service, method, request, self._metadata, seconds)
+                except grpc.RpcError as error:
+                    if not concerns_one_node(error):
+                        raise self._explain(error) from error
+                    node.left_out_until = time.monotonic() + LEFT_OUT_SECONDS
+                    if error.code() is grpc.StatusCode.UNAVAILABLE:
+                        node.forget()  # else the channel refuses requests for a while when the node is back
+                    last, seconds = error, self.timeout_seconds
+                else:
+                    node.left_out_until = 0.0
+                    return reply
+            if time.monotonic() + PAUSE_SECONDS > end or len(self._nodes) == 1:
+                raise self._explain(last) from last
+            time.sleep(PAUSE_SECONDS)
+
+    def _preferred(self) -> list[_Node]:
+        """Return the nodes in the order of the address, those that did not answer lately at the end."""
+        now = time.monotonic()
+        return sorted(self._nodes, key=lambda node: max(0.0, node.left_out_until - now))
+
+    def _explain(self, error: grpc.RpcError) -> Exception:
+        return explain(error, str(self))
+
+    def unreachable_nodes(self) -> list[str]:
+        """Return the nodes that do not answer now."""
+        silent: list[str] = []
+        for node in self._nodes:
+            try:
+                node.call(
+                    "server",
+                    "HealthCheck",
+                    api.HealthCheckRequest(),
+                    self._metadata,
+                    FIRST_TRY_SECONDS,
+                )
+            except grpc.RpcError:
+                silent.append(str(node.host))
+        return silent
+
+    def close(self) -> None:
+        """Close all connections; the next request opens new ones."""
+        for node in self._nodes:
+            node.close()
