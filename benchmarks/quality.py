@@ -16,9 +16,9 @@ from typing import Any
 
 from benchmarks._measure import SETS, result_path, save, set_path
 from marklight.answer import Hits
+from marklight.eval import evaluate
 from marklight.eval.collection import open_collection, resolve_answers
 from marklight.eval.dataset import off_topic_queries, read_dataset
-from marklight.eval.evaluate import evaluate
 from marklight.eval.run import Run, run_queries
 from marklight.operations import ModeName
 from marklight.ports import Tools

@@ -12,8 +12,8 @@ import bm25s
 from Stemmer import Stemmer
 
 from benchmarks._measure import SETS, save, set_path
+from marklight.eval import evaluate
 from marklight.eval.dataset import Dataset, read_dataset
-from marklight.eval.evaluate import evaluate
 from marklight.eval.metrics import ndcg, p_value
 
 PLAIN = {"bm25s": {"k1": 1.5, "b": 0.75}, "bm25s, k1 1.2": {"k1": 1.2, "b": 0.75}}

@@ -172,8 +172,8 @@ def evaluate(
     DATASET is a .toml file with your own queries, a folder with dataset.toml, or a folder in BEIR
     format. Run `marklight eval` without DATASET to see how to write one.
     """
+    from marklight.eval import evaluate
     from marklight.eval.dataset import HELP
-    from marklight.eval.evaluate import evaluate
 
     if dataset is None:
         click.echo(f"{HELP}", err=True)
