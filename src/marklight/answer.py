@@ -369,8 +369,8 @@ class Answer:
             "modified": iso_time(self.modified.get(chunk.document, 0)),
             "dated": iso_seconds(self.dates.get(chunk.document, 0.0)),
             "levels": [level.to_dict() for level in self.levels.get(chunk.id, ())],
-            "similar": [each.to_dict(self.several_collections) for each in hit.similar],
-            "linked": [each.to_dict(self.several_collections) for each in hit.linked],
+            "similar": [other.to_dict(self.several_collections) for other in hit.similar],
+            "linked": [other.to_dict(self.several_collections) for other in hit.linked],
             "boilerplate": [list(part) for part in chunk.boilerplate],
             "why": [entry.to_dict() for entry in (hit.why if self.explain else ())],
         }

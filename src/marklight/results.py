@@ -181,17 +181,19 @@ class CitedAnswer:
     @property
     def text(self) -> str:
         """Return the answer as text with citations; unsupported sentences are marked."""
-        return "".join(f"{each.lead}{sentence_text(each)}" for each in self.sentences).strip()
+        return "".join(
+            f"{sentence.lead}{sentence_text(sentence)}" for sentence in self.sentences
+        ).strip()
 
     @property
     def answered(self) -> bool:
         """Return true if any sentence is supported by the passages that it cites."""
-        return any(each.supported for each in self.sentences)
+        return any(sentence.supported for sentence in self.sentences)
 
     @property
     def cited(self) -> Sequence[tuple[int, Hit]]:
         """Return the passages that sentences cite, with their numbers."""
-        numbers = {number for each in self.sentences for number in each.citations}
+        numbers = {number for sentence in self.sentences for number in sentence.citations}
         return [(rank, hit) for rank, hit in enumerate(self.search.hits, 1) if rank in numbers]
 
     def to_dict(self) -> dict[str, Any]:

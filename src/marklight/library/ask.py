@@ -64,35 +64,35 @@ def ask(
     settings = library.settings.build(Ask, "ask")
     writer = _writer(library, model)
     emit = emit or (lambda _: None)
-    found = search(
+    results = search(
         library,
         query,
         limit=limit or settings.passages,
         check_cancelled=check_cancelled,
         **options,
     )
-    if found.hits:
+    if results.hits:
         prompt, hits = build_prompt(
             query,
-            found.hits,
-            found.several_collections,
+            results.hits,
+            results.several_collections,
             settings.passage_tokens,
             max_tokens or settings.answer_tokens,
         )
-        found = replace(found, hits=tuple(hits))
-        emit(found)
-        draft = _Draft(_check(library, found), len(hits), settings.unsupported == "remove", emit)
+        results = replace(results, hits=tuple(hits))
+        emit(results)
+        draft = _Draft(_check(library, results), len(hits), settings.unsupported == "remove", emit)
         draft.write(writer, prompt, check_cancelled)
         sent = library.models.first_use_notices(generating=model is None)
         notices = [
-            *found.notices,
-            *(complete_commands(each, library.place.folder) for each in sent),
+            *results.notices,
+            *(complete_commands(notice, library.place.folder) for notice in sent),
         ]
-        answer = draft.answer(found, writer.name, notices)
+        answer = draft.answer(results, writer.name, notices)
     else:
-        emit(found)
-        reason = found.abstained or "No passage matches the query"
-        answer = CitedAnswer(found, abstained=reason, notices=found.notices)
+        emit(results)
+        reason = results.abstained or "No passage matches the query"
+        answer = CitedAnswer(results, abstained=reason, notices=results.notices)
     return replace(answer, took_ms=(time.perf_counter() - started) * 1000)
 
 
@@ -177,7 +177,7 @@ class _Draft:
             abstained = f"The passages do not answer the query, according to {model}"
         elif not self.sentences:
             abstained = NOTHING_SUPPORTED if self.removed else f"{model} wrote nothing"
-        elif not any(each.supported for each in self.sentences):
+        elif not any(sentence.supported for sentence in self.sentences):
             notices = [*notices, NOTHING_SUPPORTED]
         if self.incomplete:
             notices = [*notices, f"The answer is incomplete: {self.incomplete}"]

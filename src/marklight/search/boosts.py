@@ -115,7 +115,7 @@ class CurrentCollection:
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         if not query.current_collection:
             return hits
-        own = {
+        current = {
             hit.chunk.document for hit in hits if hit.chunk.collection == query.current_collection
         }
-        return boost(hits, dict.fromkeys(own, self.boost), by="current_collection")
+        return boost(hits, dict.fromkeys(current, self.boost), by="current_collection")

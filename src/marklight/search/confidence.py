@@ -84,14 +84,14 @@ def _is_calibrated(query: Query, tools: Tools) -> bool:
     Probabilities were learned from English queries. With their threshold half of 360 queries in six languages about
     English pages got no results, while the right page was among the best ten for 85 % (benchmarks/languages.py).
     """
-    own = query.languages[0]
-    if own == ENGLISH and tools.multilingual is None:
+    language = query.languages[0]
+    if language == ENGLISH and tools.multilingual is None:
         return True
     of_documents = tools.snapshot.metadata.languages()
-    if own == ENGLISH:
+    if language == ENGLISH:
         return not of_documents or ENGLISH in of_documents
-    known = tools.embedder is not None and own in tools.embedder.languages
-    return not (known or own in of_documents)
+    is_known = tools.embedder is not None and language in tools.embedder.languages
+    return not (is_known or language in of_documents)
 
 
 def answer_probability(hit: Hit) -> float:

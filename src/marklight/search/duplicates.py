@@ -114,10 +114,10 @@ class Signatures:
         import numpy as np
 
         if index not in self._unique:
-            own = np.sort(self.trigrams[index])
-            first = np.ones(len(own), np.bool_)
-            np.not_equal(own[1:], own[:-1], out=first[1:])
-            self._unique[index] = own[first]
+            ordered = np.sort(self.trigrams[index])
+            first = np.ones(len(ordered), np.bool_)
+            np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
+            self._unique[index] = ordered[first]
         return self._unique[index]
 
     def jaccard(self, one: int, other: int) -> float:
@@ -146,8 +146,8 @@ def signatures(texts: Sequence[str]) -> Signatures:
     spans = [slice(end - len(text), end - 2) for text, end in zip(padded, ends, strict=True)]
     bits = np.zeros((len(padded), _WORDS_PER_SIGNATURE * 64), np.bool_)
     positions = (trigrams % SIGNATURE_BITS).astype(np.int64)
-    for own, span in zip(bits, spans, strict=True):
-        own[positions[span]] = True
+    for row, span in zip(bits, spans, strict=True):
+        row[positions[span]] = True
     # Not a matrix product, which numpy splits among threads that wait for each other on busy cores:
     # 87 ms in place of 2 for 200 passages.
     shared = np.zeros((len(padded), len(padded)), np.uint16)

@@ -165,8 +165,10 @@ def _with_completed_titles(
 def _best_hit(hits: Hits, first: Chunk, section: tuple[str, ...]) -> Hit:
     """Return the best hit of the document below these headings, or its first passage."""
     for hit in hits:
-        own = hit.chunk.document == first.document
-        if own and (hit.chunk.headings[: len(section)] == section or hit.chunk.id == first.id):
+        same_document = hit.chunk.document == first.document
+        if same_document and (
+            hit.chunk.headings[: len(section)] == section or hit.chunk.id == first.id
+        ):
             return hit
     return Hit(first, 0.0)
 
@@ -271,8 +273,8 @@ class ExactName:
 def _name_matches(name: str, query: Query, tools: Tools) -> list[Hit]:
     """Return the best passages whose code has the name as a whole, not yet scored."""
     limit = 4 * MAX_NAMED_PASSAGES  # others have only parts of the name
-    found = tools.snapshot.lexical.search_code(code_terms(name), query.filters, limit)
-    chunks = (hit.chunk for hit in tools.hits(found, by="code"))
+    candidates = tools.snapshot.lexical.search_code(code_terms(name), query.filters, limit)
+    chunks = (hit.chunk for hit in tools.hits(candidates, by="code"))
     matching = [chunk for chunk in chunks if _folded(name) in _folded_names(chunk.code)]
     if len(matching) > MAX_NAMED_PASSAGES:
         return []  # a name such as `FastAPI`, which says little about where the answer is

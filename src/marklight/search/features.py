@@ -156,17 +156,17 @@ def passage_features(
         cosines[id] = farthest + (nearest - farthest) * share
     mean, deviation = _standard_scale(lists, cosines)
     for id, chunk in chunks.items():
-        own, cosine = coverage.get(id, NO_COVERAGE), cosines.get(id, farthest)
+        covered_share, cosine = coverage.get(id, NO_COVERAGE), cosines.get(id, farthest)
         beyond = last if len(bm25) >= POOL_SIZE else 0.0
         relative_bm25 = max(0.0, bm25[id] if id in in_pool else beyond) / highest
         features[id] = PassageFeatures(
             cosine=10 * cosine,
             standard_cosine=(cosine - mean) / deviation,
             relative_bm25=relative_bm25,
-            lexical=relative_bm25 * own.anywhere,
-            coverage=own.anywhere,
+            lexical=relative_bm25 * covered_share.anywhere,
+            coverage=covered_share.anywhere,
             exact_phrase=max((values.get(id, 0.0) for values in phrases), default=0.0),
-            title=own.title**2,
+            title=covered_share.title**2,
             path=_path_coverage(chunk.path, term_sets) ** 2,
         )
     return features
@@ -254,9 +254,9 @@ def is_non_latin(query: Query) -> bool:
 
 def term_count(text: str, languages: Sequence[str] = (ENGLISH,)) -> int:
     """Return the number of query terms; `PostgreSQL` counts once, though its parts are searched too."""
-    own = languages[:1]  # other languages make other terms of the same words
-    names = set(query_analyses(text, own)[0])
-    return 1 if len(names) == 1 else len(set(query_terms(text, languages=own)))
+    first = languages[:1]  # other languages make other terms of the same words
+    names = set(query_analyses(text, first)[0])
+    return 1 if len(names) == 1 else len(set(query_terms(text, languages=first)))
 
 
 def term_coverage(
@@ -351,8 +351,8 @@ def _term_sets(text: str, languages: Sequence[str]) -> set[frozenset[str]]:
 
 
 def _path_coverage(path: str, term_sets: Iterable[frozenset[str]]) -> float:
-    own = _path_terms(path)
-    return max((len(terms & own) / len(terms) for terms in term_sets), default=0.0)
+    path_terms = _path_terms(path)
+    return max((len(terms & path_terms) / len(terms) for terms in term_sets), default=0.0)
 
 
 @lru_cache(maxsize=PATH_CACHE_SIZE)

@@ -108,7 +108,7 @@ def _empty_filters(filters: Filters, snapshot: Snapshot) -> str:
     if not empty:
         return f"No passage matches all filters: {describe_filters(filters)}"
     sentences = (_describe_empty(single, snapshot) for single in empty)
-    return " ".join(f"{each}." for each in sentences).replace("?.", "?").removesuffix(".")
+    return " ".join(f"{sentence}." for sentence in sentences).replace("?.", "?").removesuffix(".")
 
 
 def _single_filters(filters: Filters) -> Iterator[Filters]:
@@ -154,9 +154,9 @@ def _suggestions(single: Filters, snapshot: Snapshot) -> Iterator[str]:
         files = [place_text(id, several) for id in ids]
         folders = {str(folder) for path in files for folder in PurePosixPath(path).parents} - {"."}
         for path in map(str, single.paths):
-            known = sorted(folders) + files
+            places = sorted(folders) + files
             yield from _similar(
-                _before_wildcards(path), known, lambda other: [PurePosixPath(other).stem]
+                _before_wildcards(path), places, lambda other: [PurePosixPath(other).stem]
             )
 
 

@@ -55,8 +55,10 @@ class WeightedSum:
         self, lists: Mapping[str, Hits], query: Query, factors: Mapping[str, float], tools: Tools
     ) -> Hits:
         scores = normalized_scores(lists)
-        own = {name: WEIGHTS[name] for name in scores}
-        weights = scaled_weights(own, factors, KIND_FACTORS.get(query.kind, {}), total=1.0)
+        plain_weights = {name: WEIGHTS[name] for name in scores}
+        weights = scaled_weights(
+            plain_weights, factors, KIND_FACTORS.get(query.kind, {}), total=1.0
+        )
         sums, inputs = weighted_sums(scores, weights), _inputs_by_passage(scores)
         return best_first(
             hit.rescored(
@@ -80,8 +82,10 @@ class Reciprocal:
         self, lists: Mapping[str, Hits], query: Query, factors: Mapping[str, float], tools: Tools
     ) -> Hits:
         candidates = {name: hits for name, hits in lists.items() if hits}
-        own, total = dict.fromkeys(candidates, 1.0), float(len(candidates))
-        weights = scaled_weights(own, factors, KIND_FACTORS.get(query.kind, {}), total=total)
+        plain_weights, total = dict.fromkeys(candidates, 1.0), float(len(candidates))
+        weights = scaled_weights(
+            plain_weights, factors, KIND_FACTORS.get(query.kind, {}), total=total
+        )
         sums: dict[str, float] = {}
         terms: dict[str, list[str]] = {}
         for name, hits in candidates.items():

@@ -95,7 +95,7 @@ def term_groups(
         compound = {own[0] for word in words if len(own := code_terms(word)) > 1}
     else:
         first, *others = query_analyses(text, languages)
-        same = [each for each in others if len(each) == len(first)]
+        same = [analysis for analysis in others if len(analysis) == len(first)]
         groups = [list(dict.fromkeys(terms)) for terms in zip(first, *same, strict=True)]
         groups += [[part] for part in identifier_parts(text)]
         groups = groups or [[term] for term in query_terms(text, languages=languages)]
@@ -142,10 +142,10 @@ def _in_field(field: str, query: Query, tools: Tools) -> Matches:
     matches: dict[DocumentId, DocumentMatch] = {}
     for text in query.spellings:
         if groups := term_groups(text, query.mode, query.languages):
-            found = tools.snapshot.metadata.documents_with_terms(groups, field, query.filters)
+            listed = tools.snapshot.metadata.documents_with_terms(groups, field, query.filters)
             matches.update(
                 (id, match)
-                for id, match in found.items()
+                for id, match in listed.items()
                 if id not in matches or match.passages > matches[id].passages
             )
     return matches

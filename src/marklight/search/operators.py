@@ -185,8 +185,8 @@ class _Parsed:
         from marklight.text.globs import validate_glob
 
         def exists(target: Target) -> bool:
-            found = self.tools.snapshot.documents.find_by_path(target.path)
-            return any(target.collection in (None, id.collection) for id in found)
+            documents = self.tools.snapshot.documents.find_by_path(target.path)
+            return any(target.collection in (None, id.collection) for id in documents)
 
         return path_patterns(
             validate_glob(value), lambda name: targets(name, self.collections), exists

@@ -46,7 +46,7 @@ class Prose:
         for group in groups.values():
             if len(group) > 1:
                 for hit, score in zip(
-                    sorted(group, key=_preference), [each.score for each in group], strict=True
+                    sorted(group, key=_preference), [member.score for member in group], strict=True
                 ):
                     if hit.score != score:
                         changed[hit.chunk.id] = hit.rescored(

@@ -246,15 +246,15 @@ class Candidates:
         probabilities, neighbours share their mean, so that the total, and with it the calibration, stays.
         """
         scored = {hit.chunk.id: hit for hit in self.with_probabilities(ranking)}
-        known = [id for id in ids if id in scored]
+        ordered = [id for id in ids if id in scored]
         blocks: list[tuple[float, int]] = []
-        for id in known:
+        for id in ordered:
             total, count = scored[id].score, 1
             while blocks and blocks[-1][0] / blocks[-1][1] < total / count:
                 before, size = blocks.pop()
                 total, count = total + before, count + size
             blocks.append((total, count))
-        hits, rest = [], iter(known)
+        hits, rest = [], iter(ordered)
         for total, count in blocks:
             for position in range(count):
                 hit = scored[next(rest)]
@@ -392,6 +392,6 @@ class Trace:
 
 def _linear(stage: str, value: float, curve: LogisticCurve, features: Mapping[str, float]) -> Why:
     """Return an entry for the logit of a curve, without features that are not known yet."""
-    known = {name: features[name] for name in curve.weights if name in features}
-    weights = {name: curve.weights[name] for name in known}
-    return Why(stage, value, LogisticCurve(curve.bias, weights).formula(), known)
+    available = {name: features[name] for name in curve.weights if name in features}
+    weights = {name: curve.weights[name] for name in available}
+    return Why(stage, value, LogisticCurve(curve.bias, weights).formula(), available)

@@ -175,16 +175,16 @@ def _by_embedding(id: DocumentId, snapshot: Snapshot, model: str, limit: int) ->
     """Weigh each document by its passage nearest to the mean vector of this one's passages."""
     import numpy as np
 
-    own = (
+    vectors = (
         snapshot.vectors.get(model, [chunk.id for chunk in snapshot.documents.chunks_of(id)])
         if model
         else {}
     )
-    if not own:
+    if not vectors:
         return {}
-    mean = np.mean(np.stack(list(own.values())), axis=0)
+    mean = np.mean(np.stack(list(vectors.values())), axis=0)
     # The document's own passages are likely to come first.
-    count = len(own) + PASSAGES_PER_RELATED * limit
+    count = len(vectors) + PASSAGES_PER_RELATED * limit
     nearest = snapshot.vectors.search(mean, model, Filters(), count)
     ids = [passage.chunk_id for passage in nearest]
     chunks = {chunk.id: chunk for chunk in snapshot.documents.chunks(ids)}

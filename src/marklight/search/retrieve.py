@@ -81,9 +81,9 @@ def _cosines(rows: Matrix, query: Vector) -> list[float]:
 def _new(candidates: Iterable[str], stems: set[str]) -> Iterator[str]:
     """Yield terms that are not an inflection of one that is there already."""
     for term in candidates:
-        own = set(analyze(term))
-        if own - stems:
-            stems |= own
+        term_stems = set(analyze(term))
+        if term_stems - stems:
+            stems |= term_stems
             yield term
 
 
@@ -146,7 +146,7 @@ def _with_other_languages(
         if query.hypothesis
         else second.embed_query(query.text)
     )
-    owners = snapshot.documents.owners([each.chunk_id for each in candidates])
+    owners = snapshot.documents.owners([candidate.chunk_id for candidate in candidates])
     merged = list(candidates)
     for language in main_languages(snapshot.metadata.languages()):
         if language in first.languages or language not in second.languages:
@@ -154,16 +154,18 @@ def _with_other_languages(
         written_in = replace(query.filters, where=(*query.filters.where, ("language", language)))
         theirs = snapshot.vectors.search(vector, second.fingerprint, written_in, limit)
         documents = tuple(set(owners.values()))
-        own = (
+        in_language = (
             snapshot.metadata.matching_documents(
                 replace(written_in, documents=documents), len(documents)
             )
             if documents
             else []
         )
-        merged = [each for each in merged if owners.get(each.chunk_id) not in own]
+        merged = [
+            candidate for candidate in merged if owners.get(candidate.chunk_id) not in in_language
+        ]
         merged += [ScoredChunk(id, SCALE * score + SHIFT) for id, score in theirs]
-    return sorted(merged, key=lambda each: (-each.score, each.chunk_id))[:limit]
+    return sorted(merged, key=lambda candidate: (-candidate.score, candidate.chunk_id))[:limit]
 
 
 QUOTED_BOOSTS = {**FIELD_BOOSTS, BOILERPLATE: 1.0}

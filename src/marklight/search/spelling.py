@@ -156,7 +156,7 @@ def complete(word: str, snapshot: Snapshot, languages: Sequence[str] = (ENGLISH,
     """
     if has_cjk(word):
         return ""
-    own = snapshot.vocabulary.document_frequencies([word]).get(word, 0)
+    frequency = snapshot.vocabulary.document_frequencies([word]).get(word, 0)
     longer = snapshot.vocabulary.terms_with_prefix(
         word, len(word) + 1, MAX_TERM_LETTERS, MAX_COMPARED
     )
@@ -170,7 +170,7 @@ def complete(word: str, snapshot: Snapshot, languages: Sequence[str] = (ENGLISH,
     likely = (
         stems
         for stems in counts
-        if stems not in ((), stem) and counts[stems] > MIN_FREQUENCY_RATIO * own
+        if stems not in ((), stem) and counts[stems] > MIN_FREQUENCY_RATIO * frequency
     )
     best = sorted(likely, key=lambda stems: (-counts[stems], words[stems]))
     # Terms are counted in whole documents, and some of their text may be in no passage.
@@ -230,7 +230,9 @@ def _in_index(
     words: Iterable[str], snapshot: Snapshot, languages: Sequence[str] = (ENGLISH,)
 ) -> set[str]:
     """Return the words whose terms, by the rules of any of the languages, all occur in the index; stop words always do."""
-    terms = {word: [set(each) for each in query_analyses(word, languages)] for word in words}
+    terms = {
+        word: [set(analysis) for analysis in query_analyses(word, languages)] for word in words
+    }
     every = set[str]().union(*(own for analyses in terms.values() for own in analyses))
     indexed = snapshot.lexical.existing_terms(list(every))
     return {word for word, analyses in terms.items() if any(own <= indexed for own in analyses)}
