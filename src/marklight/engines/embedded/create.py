@@ -12,8 +12,7 @@ from pathlib import Path
 
 from marklight import ownership
 from marklight.engines.embedded.schema import APPLICATION, TABLES, VERSION
-from marklight.engines.embedded.session import SqliteSession
-from marklight.engines.embedded.sqlite_errors import explain
+from marklight.engines.embedded.session import SqliteSession, explain
 from marklight.errors import StoreError
 from marklight.private_files import create_private, make_private_folder, remove, write_private
 from marklight.text import vocabulary_fingerprint

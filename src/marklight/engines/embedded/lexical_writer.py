@@ -37,7 +37,7 @@ from marklight.engines.embedded.lexical_index import (
     table_state,
     tantivy_errors,
 )
-from marklight.engines.embedded.sqlite_errors import explain
+from marklight.engines.embedded.session import explain
 from marklight.engines.lexical import (
     NO_TERMS,
     analyzer_fingerprint,

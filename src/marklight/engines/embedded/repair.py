@@ -9,8 +9,7 @@ from marklight.batch import Batch
 from marklight.engines.embedded import lexical_writer, vector_writer
 from marklight.engines.embedded.checksums import damaged_documents, damaged_vectors
 from marklight.engines.embedded.lexical_index import UnusableIndex, table_state
-from marklight.engines.embedded.session import SqliteSession
-from marklight.engines.embedded.sqlite_errors import damaged
+from marklight.engines.embedded.session import SqliteSession, damaged
 from marklight.engines.embedded.vector_files import (
     BinaryVectorFile,
     FileInUse,

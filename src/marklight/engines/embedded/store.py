@@ -21,6 +21,7 @@ from marklight.engines.embedded.session import (
     UnknownSchema,
     check_schema,
     connect,
+    damaged,
 )
 from marklight.errors import StoreError
 from marklight.private_files import is_plain_folder
@@ -248,8 +249,6 @@ class Store:
         if recorded and not ids:
             raise self._foreign()
         if os.path.getsize(self.path) == 0:
-            from marklight.engines.embedded.sqlite_errors import damaged
-
             raise damaged(self.path, "it is empty")
         session = self._first_connection()
         try:

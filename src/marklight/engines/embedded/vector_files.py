@@ -16,6 +16,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from marklight.engines.embedded.session import explain
 from marklight.errors import StoreError
 from marklight.private_files import (
     create_private,
@@ -163,7 +164,6 @@ class VectorFile:
 
         The header is written first: from then on the file belongs to no history but this one.
         """
-        from marklight.engines.embedded.sqlite_errors import explain
         from marklight.engines.vector_math import unit_rows
 
         try:
@@ -181,8 +181,6 @@ class VectorFile:
 
     def rebuild(self, session: SqliteSession) -> None:
         """Write the file from the tables, in blocks; the old one is replaced when the new one is complete."""
-        from marklight.engines.embedded.sqlite_errors import explain
-
         draft = self.path.with_suffix(f".{secrets.token_hex(4)}.new")
         try:
             if not is_plain_folder(self.path.parent):

@@ -249,7 +249,7 @@ class RelationalMetadata:
 
         Only passages that match the filters count. Without groups, all of them match.
         """
-        from marklight.engines.relational.term_matches import documents_with_terms
+        from marklight.engines.relational.filters import documents_with_terms
 
         return documents_with_terms(self._snapshot, groups, field, filters)
 

@@ -91,7 +91,7 @@ class Transfer:
     ) -> None:
         self.summary = Summary()
         """Summary of the source."""
-        self.written_documents = self.removed_documents = self.written_vectors = 0
+        self.written_documents = self.removed_documents = 0
         self._source, self._target, self._progress = source, target, progress
         self._fresh = fresh
         self._shared = bool(target.server())
@@ -155,7 +155,6 @@ class Transfer:
                 for missing in self._missing("vectors", model, own, stored_rows):
                     self._progress("Copying vectors", self.summary.total("vectors"), total)
                     self._target.commit(Batch(vectors=missing))
-                    self.written_vectors += len(missing.digests)
                 own = self._source.term_vectors(model)
                 for missing in self._missing("term vectors", model, own, stored_terms):
                     self._target.commit(Batch(concepts=missing))
