@@ -142,8 +142,8 @@ def needs_record(index: Path) -> bool:
 def record_database(index: Path, database: Path, id: str) -> None:
     """Record the file that becomes the database of an index outside the data directory."""
     make_private_folder(_indexes())
-    fields = {"folder": os.path.realpath(index), "database": _inode(database)}
-    _write(_indexes() / f"{id}.json", fields)
+    fields = {"folder": os.path.realpath(index), "database": _inode(database), "id": id}
+    _write(_indexes() / f"{id}-{_inode(database)}.json", fields)
 
 
 def recorded_ids(index: Path) -> set[str]:
@@ -166,10 +166,10 @@ def recorded_indexes() -> list[Path]:
 
 def release(index: Path) -> None:
     """Remove the records of an index outside the data directory."""
-    for id, folder, _ in list(_index_records()):
+    for id, folder, inode in list(_index_records()):
         if folder == os.path.realpath(index):
             with suppress(OSError):
-                (_indexes() / f"{id}.json").unlink()
+                (_indexes() / f"{id}-{inode}.json").unlink()
 
 
 def machine_id() -> str:
@@ -218,7 +218,7 @@ def _index_records() -> Iterator[tuple[str, str, int]]:
         for name in sorted(os.listdir(_indexes())):
             with suppress(KeyError):
                 fields = _read(_indexes() / name)
-                yield name.removesuffix(".json"), str(fields["folder"]), fields["database"]
+                yield fields["id"], fields["folder"], fields["database"]
 
 
 def _read(path: Path) -> dict[str, Any]:

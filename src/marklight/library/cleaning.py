@@ -23,7 +23,7 @@ HISTORY = "history"
 WAIT_SECONDS = 1.0
 """Time for another process to finish its commit."""
 _PARTS = re.compile(
-    r"library\.db.*|lock|words.*|vectors|(refresh|progress)\.json.*|history|\.gitignore"
+    r"library\.db.*|lock|lexical.*|vectors|(refresh|progress)\.json.*|history|\.gitignore"
 )
 """Names of files and folders that Marklight makes in the folder of an index."""
 
