@@ -9,6 +9,7 @@ import marklight
 from marklight.operations import OPERATIONS
 from marklight.parameters import Parameter
 from marklight.surfaces import operations
+from marklight.surfaces.cli.app import app
 from marklight.surfaces.mcp import documents, rendering
 from marklight.surfaces.mcp.prompts import PROMPTS
 from marklight.surfaces.mcp.tool_definitions import Tool, tools_for
@@ -67,8 +68,13 @@ def _tools() -> str:
             of_name = descriptions.setdefault(each.name, {})
             if described := _description(tool, each):
                 of_name.setdefault(described, []).append(f"`{name}`")
-    rows += ["", "| parameter | description |", "|---|---|"]
-    rows += [f"| `{name}` | {_described(each)} |" for name, each in descriptions.items()]
+    options = {param.name for command in app.commands.values() for param in command.params}
+    rows += ["", "| parameter that no command has | description |", "|---|---|"]
+    rows += [
+        f"| `{name}` | {_described(described)} |"
+        for name, described in descriptions.items()
+        if name not in options
+    ]
     return "\n".join(rows) + "\n"
 
 

@@ -6,6 +6,7 @@ import ast
 import dataclasses
 import inspect
 import json
+import re
 import textwrap
 from collections import Counter
 from collections.abc import Iterator
@@ -24,8 +25,10 @@ from .examples import ROOT, SKILL, clone, renew
 from .llms import LLMS, llms
 
 PAGE = ROOT / "docs" / "reference.md"
-SHARED_BY = 3
+SHARED_BY = 2
 """Commands with the same option from which on it is described once."""
+_RANGE = re.compile(r"  \[\d+<=x<=\d+\]|; \d+<=x<=\d+")
+"""The range of a number, which an error names."""
 PUBLIC_SKILL = ROOT / "skills" / "marklight" / "SKILL.md"
 """Where programs that install skills from a repository look for them; the package has the same."""
 
@@ -41,10 +44,9 @@ def page() -> str:
         "Settings are read in this order, and later sources override earlier ones: defaults, your `config.toml`"
         " (on Linux `~/.config/marklight/config.toml`), the folder's"
         " `marklight.toml` or `[tool.marklight]` in `pyproject.toml`, environment variables such as `MARKLIGHT_SEARCH_FUSE`, `--set`.",
-        "*folder* shows whether a folder's own settings file can change the setting without being trusted: *yes*, only the values"
-        " listed, or *trust* (not until [you trust the file](index-keeping.md#settings-that-come-with-a-folder)). Defaults were"
-        " chosen by hand unless the description cites a measurement.",
-        *_settings(),
+        "*folder* shows what a folder's own settings file can set: any value (*yes*), only the values listed, or, where the"
+        " column is empty, nothing until [you trust the file](index-keeping.md#settings-that-come-with-a-folder).",
+        "\n".join(["| setting | default | folder | |", "|---|---|---|---|", *_settings()]),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -59,12 +61,13 @@ def _commands(group: click.Group, name: str) -> list[str]:
         "\n".join(shared),
     ]
     for command, full in commands:
-        usage = " ".join(command.collect_usage_pieces(_context(command, full)))
+        pieces = command.collect_usage_pieces(_context(command, full))
+        usage = " ".join([full, *(piece for piece in pieces if piece != "[OPTIONS]")])
         rows = [
             row for param in _options(command) if (row := _option(command, param)) not in shared
         ]
-        text = inspect.cleandoc(command.help or "").replace("\b\n", "")
-        found += [f"### {full}", f"`{full} {usage}`", text, *(["\n".join(rows)] if rows else [])]
+        text = " ".join(inspect.cleandoc(command.help or "").replace("\b\n", "").split())
+        found += [f"### {full}", f"`{usage}`: {text}", *(["\n".join(rows)] if rows else [])]
     return found
 
 
@@ -87,22 +90,19 @@ def _options(command: click.Command) -> list[click.Option]:
 
 def _option(command: click.Command, option: click.Option) -> str:
     names, note = option.get_help_record(_context(command, "")) or ("", "")
-    return f"- `{names}`: {note}"
+    names = names.replace(" INTEGER RANGE", " N")
+    return f"- `{names}`: {_RANGE.sub('', note)}".replace(".  [", " [")
 
 
 def _settings() -> list[str]:
     defaults = combine([], SCHEMA)
-    found = []
+    rows = []
     for table, part in SCHEMA.items():
-        fields = dataclasses.fields(part)
-        if not fields:
-            continue
-        message = inspect.getdoc(part) or ""
-        rows = [_row(table, field, _notes(part), defaults) for field in fields]
-        found.append(f"### {f'[{table}]' if table else 'Top level'}")
-        found.append(message)
-        found.append("\n".join(["| setting | default | folder | |", "|---|---|---|---|", *rows]))
-    return found
+        if fields := dataclasses.fields(part):
+            summary = (inspect.getdoc(part) or "").partition("\n\n")[0]
+            rows.append(f"| **{table or 'top level'}** | | | {' '.join(summary.split())} |")
+            rows += [_row(table, field, _notes(part), defaults) for field in fields]
+    return rows
 
 
 def _row(
@@ -113,7 +113,7 @@ def _row(
     shown = json.dumps(list(value) if isinstance(value, tuple) else value)
     note = notes.get(field.name, "").replace("|", "\\|")
     check = ALLOWED.get(key)
-    folder = (check.limit or "yes") if check else "trust"
+    folder = (check.limit or "yes") if check else ""
     return f"| `{key}` | `{shown}` | {folder} | {note} |"
 
 
