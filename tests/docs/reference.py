@@ -67,7 +67,7 @@ def _commands(group: click.Group, name: str) -> list[str]:
             row for param in _options(command) if (row := _option(command, param)) not in shared
         ]
         text = " ".join(inspect.cleandoc(command.help or "").replace("\b\n", "").split())
-        found += [f"### {full}", f"`{usage}`: {text}", *(["\n".join(rows)] if rows else [])]
+        found += [f"### `{usage}`", text, *(["\n".join(rows)] if rows else [])]
     return found
 
 
@@ -100,7 +100,8 @@ def _settings() -> list[str]:
     for table, part in SCHEMA.items():
         if fields := dataclasses.fields(part):
             summary = (inspect.getdoc(part) or "").partition("\n\n")[0]
-            rows.append(f"| **{table or 'top level'}** | | | {' '.join(summary.split())} |")
+            if "." not in table:  # docs/pipeline.md describes the stages
+                rows.append(f"| **{table or 'top level'}** | | | {' '.join(summary.split())} |")
             rows += [_row(table, field, _notes(part), defaults) for field in fields]
     return rows
 
