@@ -20,10 +20,10 @@ from tests.contracts.builders import commit, embedding, entry, vector
 from tests.servers.postgres import PostgresServer, new_server
 
 from benchmarks._measure import save
-from marklight.batch import Batch
 from marklight.engines import PostgresSettings, ServerSettings, parse_address
 from marklight.engines.server.postgres.engine import PostgresEngine
 from marklight.errors import ConnectionLost, StoreError
+from marklight.model import Batch
 from marklight.ports import FIELD_BOOSTS
 from marklight.query import Filters
 

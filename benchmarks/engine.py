@@ -13,8 +13,18 @@ import numpy as np
 
 from benchmarks._measure import in_a_process, peak_megabytes, save
 from marklight import engines
-from marklight.batch import Batch, Entry, Vectors
-from marklight.model import Chunk, Document, DocumentId, FileState, Kind, Name, NameStrength
+from marklight.model import (
+    Batch,
+    Chunk,
+    Document,
+    DocumentId,
+    Entry,
+    FileState,
+    Kind,
+    Name,
+    NameStrength,
+    Vectors,
+)
 from marklight.ports import FIELD_BOOSTS, Engine
 from marklight.query import Filters
 from marklight.text import digest

@@ -23,8 +23,8 @@ from tests.servers.postgres import PostgresServer, new_server
 from benchmarks._measure import corpus, questions, real_index, real_vectors, save
 from benchmarks.engine import entry
 from marklight import engines, models
-from marklight.batch import Batch, Entry, Vectors
 from marklight.engines import PostgresSettings, ServerSettings
+from marklight.model import Batch, Entry, Vectors
 from marklight.ports import Engine
 from marklight.query import Filters
 from marklight.text import digest

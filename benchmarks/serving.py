@@ -26,7 +26,7 @@ from urllib.parse import urlencode
 
 import marklight
 from benchmarks._measure import corpus, questions, save
-from marklight.batch import Batch
+from marklight.model import Batch
 
 CLIENTS = 50
 PROCESSES = 5

@@ -16,8 +16,8 @@ from tests.servers.postgres import PostgresServer, new_server
 from benchmarks._measure import save
 from benchmarks.postgres import entries, load
 from marklight import engines
-from marklight.batch import Batch, Entry, Vectors
 from marklight.engines import PostgresSettings, ServerSettings
+from marklight.model import Batch, Entry, Vectors
 from marklight.ports import FIELD_BOOSTS, Engine
 from marklight.query import Filters
 

@@ -17,7 +17,7 @@ from tests.servers.postgres import new_library
 
 import marklight
 from benchmarks._measure import corpus, in_a_process, save
-from marklight.batch import Batch, Vectors
+from marklight.model import Batch, Vectors
 from marklight.ports import Engine
 
 COLLECTIONS = ("fastapi", "kubernetes")

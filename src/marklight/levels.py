@@ -6,8 +6,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 
 from marklight.answer import Level
-from marklight.batch import Entry
-from marklight.model import Chunk, Heading
+from marklight.model import Chunk, Entry, Heading
 from marklight.text.lines import DocumentLines, Lines
 
 LEVELS = ("passage", "neighbours", "block", "parent", "section", "document")

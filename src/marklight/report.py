@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from marklight.answer import Level, iso_time
-from marklight.batch import Failure
 from marklight.formatting import place_text
-from marklight.model import Counts, DocumentId, FileState, Heading, ResolvedLink
+from marklight.model import Counts, DocumentId, Failure, FileState, Heading, ResolvedLink
 
 
 @dataclass(frozen=True, slots=True)

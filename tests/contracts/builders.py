@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from marklight.batch import Batch, Entry, Vectors
 from marklight.model import (
+    Batch,
     Chunk,
     Document,
     DocumentId,
+    Entry,
     FileState,
     Kind,
     Link,
@@ -19,6 +20,7 @@ from marklight.model import (
     Name,
     NameStrength,
     Section,
+    Vectors,
 )
 from marklight.ports import FIELD_BOOSTS, Engine, Snapshot
 from marklight.query import Filters

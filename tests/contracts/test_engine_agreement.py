@@ -13,11 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from marklight import engines
-from marklight.batch import Batch, Entry, Failure
 from marklight.engines import PostgresSettings, ServerSettings
 from marklight.engines.embedded.engine import MAX_EXACT_VECTORS, EmbeddedEngine
 from marklight.engines.relational import links
-from marklight.model import DocumentId, FileState
+from marklight.model import Batch, DocumentId, Entry, Failure, FileState
 from marklight.ports import FIELD_BOOSTS, Engine, ScoredChunk, Snapshot
 from marklight.query import CollectionGlob, Filters
 from tests.contracts.builders import entry, link, names_of, vector, vectors

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from marklight.batch import Batch, Entry
+from marklight.model import Batch, Entry
 from marklight.ports import BOILERPLATE, FIELD_BOOSTS, Engine, SharedBlock, StoredBlock
 from marklight.query import Filters
 from tests.contracts.builders import commit, entry, id_of, put, vectors

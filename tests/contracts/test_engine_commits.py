@@ -7,9 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from marklight.batch import Batch, Failure, Vectors
 from marklight.errors import MarklightError
-from marklight.model import Counts
+from marklight.model import Batch, Counts, Failure, Vectors
 from marklight.ports import Engine
 from marklight.query import Filters
 from tests.contracts.builders import commit, embedding, entry, find, id_of, link, put, vector

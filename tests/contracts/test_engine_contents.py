@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from marklight.batch import Batch, Vectors
-from marklight.model import DocumentId, FileState, Heading
+from marklight.model import Batch, DocumentId, FileState, Heading, Vectors
 from marklight.ports import Engine
 from tests.contracts.builders import commit, embedding, entry, id_of, link, put, vectors
 

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from marklight.batch import Batch, Entry, Failure
-from marklight.model import Counts, DocumentId, FileState, Heading
+from marklight.model import Batch, Counts, DocumentId, Entry, Failure, FileState, Heading
 from marklight.ports import Engine, IndexedFile, PathRange, ScoredChunk
 from marklight.query import Filters
 from tests.contracts.builders import commit, entry, find, id_of, link, put

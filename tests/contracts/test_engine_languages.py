@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from marklight.batch import Batch
+from marklight.model import Batch
 from marklight.ports import FIELD_BOOSTS, Engine
 from marklight.query import Filters
 from marklight.text import analyze, query_terms

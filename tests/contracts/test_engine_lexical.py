@@ -6,7 +6,7 @@ from math import log
 
 import pytest
 
-from marklight.batch import Batch
+from marklight.model import Batch
 from marklight.ports import FIELD_BOOSTS, Engine
 from marklight.query import Filters
 from marklight.text import analyze, code_terms, query_terms

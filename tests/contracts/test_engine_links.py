@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from marklight.batch import Batch
-from marklight.model import DocumentId, FileState, LinkType, Name, NameStrength
+from marklight.model import Batch, DocumentId, FileState, LinkType, Name, NameStrength
 from marklight.ports import Engine
 from tests.contracts.builders import commit, entry, id_of, link, names_of, put
 

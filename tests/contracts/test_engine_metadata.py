@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from marklight.batch import Batch, Entry
 from marklight.errors import UsageError
-from marklight.model import DocumentId, FileState
+from marklight.model import Batch, DocumentId, Entry, FileState
 from marklight.ports import FIELD_BOOSTS, DocumentMatch, Engine
 from marklight.query import CollectionGlob, Filters
 from marklight.text import analyze

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from marklight.batch import Batch, Failure
-from marklight.model import FileState
+from marklight.model import Batch, Failure, FileState
 from marklight.ports import Engine
 from tests.contracts.builders import commit, entry, id_of, put
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from marklight.batch import Batch, Vectors
 from marklight.errors import StoreError
-from marklight.model import Counts
+from marklight.model import Batch, Counts, Vectors
 from marklight.ports import Engine
 from marklight.query import Filters
 from tests.contracts.builders import commit, embedding, entry, id_of, put, vector, vectors

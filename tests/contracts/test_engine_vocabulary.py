@@ -7,8 +7,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from marklight.batch import Batch, Vectors
 from marklight.errors import StoreError
+from marklight.model import Batch, Vectors
 from marklight.ports import VOCABULARY_SIZE, Engine, ScoredTerm
 from tests.contracts.builders import commit, entry, id_of, put, vector, vectors
 

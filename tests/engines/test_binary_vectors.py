@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from marklight.batch import Batch, Entry, Vectors
 from marklight.engines.embedded.engine import EmbeddedEngine
 from marklight.engines.embedded.vector_files import HEADER_BYTES
 from marklight.engines.vector_math import MIN_CANDIDATES, hamming_candidates, sign_bits
+from marklight.model import Batch, Entry, Vectors
 from marklight.ports import ScoredChunk
 from marklight.query import Filters
 from tests.contracts.builders import entry

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from marklight.batch import Batch
 from marklight.engines.embedded.engine import EmbeddedEngine
 from marklight.engines.relational import filters as relational_filters
+from marklight.model import Batch
 from marklight.query import Filters
 from tests.contracts.builders import entry
 

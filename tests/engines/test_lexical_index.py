@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from marklight import engines
-from marklight.batch import Batch
 from marklight.engines.embedded import lexical_writer
+from marklight.model import Batch
 from marklight.ports import Engine, ScoredChunk, Snapshot
 from marklight.query import Filters
 from tests.contracts.builders import entry, id_of

@@ -10,9 +10,9 @@ from typing import cast
 import pytest
 
 from marklight import engines
-from marklight.batch import Batch, Entry
 from marklight.engines.embedded.engine import EmbeddedSnapshot
 from marklight.engines.relational import links
+from marklight.model import Batch, Entry
 from marklight.ports import Engine
 from tests.contracts.builders import entry, id_of, link
 

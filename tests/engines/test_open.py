@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from marklight import engines
-from marklight.batch import Batch
 from marklight.engines.embedded.vector_files import HEADER_BYTES
 from marklight.errors import SettingsError, StoreError
-from marklight.model import Counts
+from marklight.model import Batch, Counts
 from marklight.ports import FIELD_BOOSTS
 from marklight.query import Filters
 from tests.contracts.builders import embedding, entry, vector
@@ -21,7 +20,7 @@ from tests.contracts.builders import embedding, entry, vector
 READ_STATUS = """
 import json, sys
 from marklight import engines
-from marklight.batch import Batch
+from marklight.model import Batch
 engine = engines.open(sys.argv[1])
 with engine.snapshot() as snapshot:
     snapshot.status.counts("m"), snapshot.documents.files(), snapshot.status.failures()

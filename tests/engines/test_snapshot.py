@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from marklight.batch import Batch, Entry, Vectors
 from marklight.engines.embedded.engine import EmbeddedEngine
 from marklight.engines.relational import snapshot as relational_snapshot
 from marklight.engines.relational.records import decode_texts, encode_texts
 from marklight.engines.relational.snapshot import BoundedCache
+from marklight.model import Batch, Entry, Vectors
 from marklight.ports import FIELD_BOOSTS, Snapshot
 from marklight.query import Filters
 from marklight.text import analyze

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from marklight import engines
-from marklight.batch import Batch
 from marklight.engines.embedded import lexical_writer
 from marklight.engines.embedded.engine import EmbeddedEngine
 from marklight.engines.embedded.vector_files import VectorFile
 from marklight.errors import StoreError
+from marklight.model import Batch
 from marklight.ports import FIELD_BOOSTS, Engine, ScoredChunk, Snapshot
 from marklight.query import Filters
 from tests.contracts.builders import embedding, entry, vector

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from marklight import engines
-from marklight.batch import Batch
+from marklight.model import Batch
 from marklight.ports import Engine
 from marklight.query import Filters
 from tests.contracts.builders import embedding, entry, vector

@@ -22,7 +22,7 @@ import numpy as np
 import tantivy
 
 from marklight import engines, ownership
-from marklight.batch import Batch
+from marklight.model import Batch
 from marklight.ports import FIELD_BOOSTS, Snapshot
 from marklight.query import Filters
 from marklight.text import analyze

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from marklight import engines
-from marklight.batch import Batch
 from marklight.engines.embedded.session import SqliteSession
 from marklight.engines.embedded.vector_files import HEADER_BYTES, VectorFile
 from marklight.errors import StoreError
+from marklight.model import Batch
 from marklight.query import Filters
 from tests.contracts.builders import entry
 from tests.faults.committing import answers, batches, copied, in_memory

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from marklight import engines
-from marklight.batch import Batch
 from marklight.errors import StoreError
+from marklight.model import Batch
 from marklight.ports import Engine, Snapshot
 from marklight.query import Filters
 from tests.contracts.builders import entry, vectors

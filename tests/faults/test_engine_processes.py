@@ -16,9 +16,9 @@ from threading import Thread
 import pytest
 
 from marklight import engines
-from marklight.batch import Batch
 from marklight.engines.embedded import lexical_index
 from marklight.errors import Busy, StoreError
+from marklight.model import Batch
 from marklight.ports import Engine
 from marklight.query import Filters
 from tests.contracts.builders import entry

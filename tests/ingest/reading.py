@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from marklight.batch import Entry
 from marklight.ingest.chunk import chunk
 from marklight.ingest.document import parse_document
 from marklight.ingest.parse import ParsedText
 from marklight.ingest.read import Source
 from marklight.ingest.recipe import Chunker
-from marklight.model import Chunk, Document, DocumentId, FileState
+from marklight.model import Chunk, Document, DocumentId, Entry, FileState
 
 LIMIT = 20_000_000
 """Size limit of a file, in bytes."""

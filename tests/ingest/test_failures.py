@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 
 from marklight import Library
-from marklight.batch import Entry
 from marklight.ingest import document, file_batch
 from marklight.ingest import read as reading
 from marklight.ingest.chunk import chunk
 from marklight.ingest.parse import ParsedText
 from marklight.ingest.read import Source
-from marklight.model import Document, DocumentId
+from marklight.model import Document, DocumentId, Entry
 from tests.making import library, write
 
 

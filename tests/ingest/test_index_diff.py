@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from marklight.batch import Failure
 from marklight.ingest.index_diff import plan
-from marklight.model import DocumentId, FileState
+from marklight.model import DocumentId, Failure, FileState
 from marklight.ports import IndexedFile
 
 OLD, NEW = FileState(10, 1), FileState(10, 2)

@@ -12,12 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marklight.batch import Batch
 from marklight.ingest import communities
 from marklight.ingest.links import keys_for, names_for
 from marklight.ingest.parse import Style
 from marklight.ingest.read import read
-from marklight.model import Document, DocumentId, Link, NameStrength
+from marklight.model import Batch, Document, DocumentId, Link, NameStrength
 from tests.contracts.builders import entry, id_of, link
 from tests.ingest.reading import document
 from tests.oracle import MemoryEngine

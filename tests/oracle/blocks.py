@@ -6,8 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from marklight.batch import Entry
-from marklight.model import DocumentId
+from marklight.model import DocumentId, Entry
 from marklight.ports import SharedBlock, StoredBlock
 from tests.oracle.state import State
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from marklight.batch import Entry, Vectors
+from marklight.model import Entry, Vectors
 from tests.oracle.search import vocabulary
 from tests.oracle.state import Known, State
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from threading import RLock
 from typing import Any, cast
 
-from marklight.batch import Batch
 from marklight.errors import Busy
+from marklight.model import Batch
 from marklight.ports import Snapshot
 from tests.oracle.blocks import MemoryBlocks
 from tests.oracle.contents import MemoryContents

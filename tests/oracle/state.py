@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from marklight.batch import Batch, Entry, Failure, Vectors
 from marklight.engines.metadata_filters import clamp_times
 from marklight.errors import StoreError
-from marklight.model import Chunk, Document, DocumentId
+from marklight.model import Batch, Chunk, Document, DocumentId, Entry, Failure, Vectors
 
 if TYPE_CHECKING:
     from marklight.model import Vector

@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from marklight.answer import Level
-from marklight.batch import Failure
 from marklight.engines.lexical import document_terms, passage_terms, phrase_texts
 from marklight.engines.metadata_filters import (
     AUTHOR,
@@ -31,7 +30,16 @@ from marklight.engines.metadata_filters import (
 )
 from marklight.engines.names import DOCUMENT_SCORE, title_entries_of
 from marklight.levels import entry_levels
-from marklight.model import Chunk, Counts, Document, DocumentId, Heading, Section, normalize_key
+from marklight.model import (
+    Chunk,
+    Counts,
+    Document,
+    DocumentId,
+    Failure,
+    Heading,
+    Section,
+    normalize_key,
+)
 from marklight.ports import DocumentMatch, IndexedFile, PathRange, ScoredChunk
 from marklight.query import Filters
 from marklight.text import matches_phrases, normalize, title_key

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marklight.answer import Hit, Hits, best_first
-from marklight.batch import Batch
 from marklight.errors import SettingsError
-from marklight.model import DocumentId
+from marklight.model import Batch, DocumentId
 from marklight.ports import Engine, Tools
 from marklight.query import Query
 from marklight.search.boosts import (

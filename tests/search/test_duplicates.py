@@ -10,9 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from marklight.answer import Answer, Hit, Hits, best_first
-from marklight.batch import Batch, Vectors
 from marklight.errors import SettingsError
-from marklight.model import DocumentId
+from marklight.model import Batch, DocumentId, Vectors
 from marklight.models.fake import FakeEmbedder
 from marklight.ports import Refine, Tools
 from marklight.query import Query

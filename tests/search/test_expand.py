@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from marklight.batch import Batch, Vectors
 from marklight.errors import SettingsError
+from marklight.model import Batch, Vectors
 from marklight.ports import Tools
 from marklight.query import Mode, Query
 from marklight.search.retrieve import Expand, Semantic

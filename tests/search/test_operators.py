@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marklight.batch import Batch
 from marklight.errors import UsageError
+from marklight.model import Batch
 from marklight.ports import Snapshot, Tools
 from marklight.query import Filters, Query
 from marklight.search.operators import Operators

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marklight.batch import Batch
+from marklight.model import Batch
 from marklight.ports import Tools
 from marklight.query import Mode, Query
 from marklight.search.features import passage_features

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from marklight.batch import Entry
-from marklight.model import DocumentId, NameStrength
+from marklight.model import DocumentId, Entry, NameStrength
 from marklight.text import title_key
 
 LAST_CHARACTER = "\U0010ffff"

@@ -13,11 +13,10 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import NamedTuple
 
-from marklight.batch import Entry
 from marklight.ingest.boilerplate import PassageTexts, block_digests
 from marklight.ingest.parse import ParsedText, Title
 from marklight.ingest.recipe import Chunker
-from marklight.model import Chunk, Document, Kind, Section, without_spans
+from marklight.model import Chunk, Document, Entry, Kind, Section, without_spans
 from marklight.text import digest
 from marklight.text.lines import sentence_ends
 from marklight.text.markdown import chunk_embedding_text, embedding_text

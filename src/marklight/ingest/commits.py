@@ -14,9 +14,8 @@ from itertools import islice
 from typing import NamedTuple
 
 from marklight.answer import iso_time
-from marklight.batch import Entry
 from marklight.ingest import git
-from marklight.model import Chunk, Document, DocumentId, FileState, Heading, Kind
+from marklight.model import Chunk, Document, DocumentId, Entry, FileState, Heading, Kind
 from marklight.text import digest
 from marklight.text.markdown import embedding_text
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 
-from marklight.batch import Batch
 from marklight.ingest.embedding import COMMIT_SECONDS
-from marklight.model import DocumentId
+from marklight.model import Batch, DocumentId
 from marklight.ports import Engine, Snapshot
 
 MAX_PAIRS = 200_000

@@ -16,7 +16,6 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from marklight.batch import Failure
 from marklight.ingest.path_filter import (
     IGNORE_FILES,
     NEVER,
@@ -30,7 +29,7 @@ from marklight.ingest.path_filter import (
     rules_in,
 )
 from marklight.ingest.recipe import PARSERS, with_defaults
-from marklight.model import DocumentId, FileState
+from marklight.model import DocumentId, Failure, FileState
 from marklight.place import nested_test
 from marklight.ports import PathRange
 

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from marklight.batch import Batch, Vectors
-from marklight.model import Chunk, Counts, DocumentId, trail
+from marklight.model import Batch, Chunk, Counts, DocumentId, Vectors, trail
 from marklight.ports import (
     FIELD_BOOSTS,
     VOCABULARY_SIZE,

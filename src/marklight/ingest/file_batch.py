@@ -7,7 +7,6 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from marklight.batch import Batch, Entry, Failure
 from marklight.errors import Refused
 from marklight.ingest.chunk import chunk
 from marklight.ingest.discover import ScannedFile
@@ -22,7 +21,7 @@ from marklight.ingest.read import (
     wait_for_tick,
 )
 from marklight.ingest.recipe import Chunker
-from marklight.model import Document, DocumentId, FileState
+from marklight.model import Batch, Document, DocumentId, Entry, Failure, FileState
 from marklight.ports import IndexedFile, Progress
 from marklight.report import Report
 from marklight.text import digest

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from marklight.batch import Batch, Entry, Failure
 from marklight.ingest.commits import (
     VERSION,
     CommitChanges,
@@ -21,7 +20,7 @@ from marklight.ingest.commits import (
 )
 from marklight.ingest.embedding import Indexing
 from marklight.ingest.git import Repository
-from marklight.model import DocumentId
+from marklight.model import Batch, DocumentId, Entry, Failure
 from marklight.ports import Progress, Snapshot, no_progress
 from marklight.report import Report
 from marklight.text import digest

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from marklight.batch import Failure
 from marklight.errors import Refused
 from marklight.ingest.discover import DENIED, Scan, ScannedFile
-from marklight.model import DocumentId, FileState
+from marklight.model import DocumentId, Failure, FileState
 from marklight.ports import IndexedFile, Snapshot
 
 FAILURES_RECIPE = "failures_recipe"

@@ -17,7 +17,6 @@ from pathlib import Path
 from random import shuffle
 from typing import TYPE_CHECKING
 
-from marklight.batch import Batch, Entry, Failure
 from marklight.errors import Refused
 from marklight.ingest.discover import Discover, FollowedLinks
 from marklight.ingest.embedding import Embedded, Indexing
@@ -28,7 +27,7 @@ from marklight.ingest.index_diff import (
     without_garbage_collection,
 )
 from marklight.ingest.recipe import Chunker, parser_for, recipe
-from marklight.model import Document, DocumentId
+from marklight.model import Batch, Document, DocumentId, Entry, Failure
 from marklight.ports import IndexedFile, PathRange, Progress, Snapshot, no_progress
 from marklight.report import Report
 from marklight.text import digest

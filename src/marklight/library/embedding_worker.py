@@ -16,10 +16,9 @@ from itertools import compress
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
-from marklight.batch import Batch, Vectors
 from marklight.errors import ModelError, ModelServerError, StoreError, UsageError
 from marklight.library.shared_index import queue_of
-from marklight.model import Chunk
+from marklight.model import Batch, Chunk, Vectors
 from marklight.ports import Embedder, Job, no_progress
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from marklight import engines
 from marklight.answer import within_budget
-from marklight.batch import Failure
 from marklight.engines import EngineAddress, ServerSettings
 from marklight.errors import (
     Busy,
@@ -28,7 +27,7 @@ from marklight.library.refresh import SHORT_WAIT_SECONDS, embed_for_query, embed
 from marklight.library.search import PreparedSearch, prepare, run, search_deep_enough
 from marklight.library.settings_tables import History
 from marklight.library.validation import commit_query
-from marklight.model import Document, DocumentId
+from marklight.model import Document, DocumentId, Failure
 from marklight.ports import Embedder, Engine, Progress, Rewrite, Snapshot, Tools
 from marklight.query import Filters, Query
 from marklight.report import Report

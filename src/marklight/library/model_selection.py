@@ -12,7 +12,7 @@ from marklight.errors import ModelError, UsageError
 from marklight.library.settings_tables import Ask, Model, Reranking
 from marklight.models import CachingEmbedder
 from marklight.once import once
-from marklight.ports import Embedder, LanguageModel, Reranker, Snapshot, Unloadable
+from marklight.ports import Embedder, LanguageModel, Reranker, Snapshot
 from marklight.query import Mode, Query
 from marklight.search.rerank import Rerank
 from marklight.settings import Settings
@@ -200,7 +200,7 @@ class ModelSelection:
         """Free the memory of the models; they are loaded again on the next use."""
         for name in _LOADED:
             model = self.__dict__.get(name)
-            if isinstance(model, Unloadable):
+            if model is not None and hasattr(model, "unload"):
                 model.unload()
 
 

@@ -16,11 +16,10 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
-from marklight.batch import Batch
 from marklight.errors import Busy, ConnectionLost, ModelServerError, NotFound, StoreError
 from marklight.library.collections import shown_folder, unlisted_notice
 from marklight.library.model_selection import EMBEDDING_MODES
-from marklight.model import Counts, DocumentId
+from marklight.model import Batch, Counts, DocumentId
 from marklight.place import nested_notices
 from marklight.ports import INCOMPLETE, Engine, PathRange, Progress, Snapshot
 from marklight.private_files import read_private, write_private

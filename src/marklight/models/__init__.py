@@ -20,7 +20,6 @@ from marklight.models.record import (
     ModelRecord,
     is_remote,
 )
-from marklight.ports import Unloadable
 
 if TYPE_CHECKING:
     from marklight.model import Matrix, Vector
@@ -75,7 +74,7 @@ class CachingEmbedder:
 
     def unload(self) -> None:
         """Unload the wrapped model, where it supports that; the cache stays."""
-        if isinstance(self._model, Unloadable):
+        if hasattr(self._model, "unload"):
             self._model.unload()
 
     def embed_query(self, text: str) -> Vector:

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from marklight.batch import Batch, Failure, Vectors
 from marklight.errors import StoreError, UsageError
 from marklight.ingest.communities import GROUPED, update_communities
 from marklight.library.transfer.copying import (
@@ -22,7 +21,7 @@ from marklight.library.transfer.copying import (
     merge,
     summarize,
 )
-from marklight.model import FileState
+from marklight.model import Batch, Failure, FileState, Vectors
 from marklight.ports import INCOMPLETE, Engine
 from tests.contracts.builders import commit, embedding, entry, find, id_of, link, put, vectors
 from tests.contracts.conftest import OPENERS

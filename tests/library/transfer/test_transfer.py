@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import marklight
-from marklight.batch import Batch
 from marklight.errors import NotFound, UsageError
+from marklight.model import Batch
 from marklight.ports import INCOMPLETE
 from tests.making import index_of, library, write
 from tests.repository import Repository

@@ -9,14 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from marklight.batch import Batch
 from marklight.engines.embedded.lexical_index import LexicalIndex
 from marklight.engines.embedded.session import SqliteSession, WriterLock
 from marklight.engines.embedded.store import OTHER_VERSION, Store
 from marklight.engines.embedded.vector_files import MappedVectors
 from marklight.engines.relational.snapshot import Caches, RelationalSnapshot, RelationalStatus
 from marklight.errors import StoreError
-from marklight.model import DocumentId
+from marklight.model import Batch, DocumentId
 from marklight.once import once
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from marklight.batch import Batch
 from marklight.engines.embedded import lexical_writer, vector_writer
 from marklight.engines.embedded.checksums import damaged_documents, damaged_vectors
 from marklight.engines.embedded.lexical_index import UnusableIndex, table_state
@@ -19,7 +18,7 @@ from marklight.engines.embedded.vector_files import (
 from marklight.engines.embedded.write import replace
 from marklight.engines.relational.repair import repair_tables
 from marklight.engines.relational.write import finish
-from marklight.model import DocumentId
+from marklight.model import Batch, DocumentId
 
 if TYPE_CHECKING:
     from marklight.engines.embedded.engine import Parts

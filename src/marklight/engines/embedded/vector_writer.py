@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 
-from marklight.batch import Vectors
 from marklight.engines.embedded.checksums import vector_checksum
 from marklight.engines.embedded.session import SqliteSession
 from marklight.engines.embedded.vector_files import (
@@ -25,6 +24,7 @@ from marklight.engines.relational import vocabulary
 from marklight.engines.relational.repair import UNUSED
 from marklight.engines.relational.write import AddedVectors
 from marklight.engines.vector_math import check_model_dimension
+from marklight.model import Vectors
 from marklight.private_files import is_plain_folder
 
 _MAX_DELETED_SHARE = 0.25

@@ -6,7 +6,6 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from marklight.batch import Batch
 from marklight.engines.embedded.checksums import passage_checksum, store_checksums
 from marklight.engines.embedded.session import SqliteSession
 from marklight.engines.relational.write import (
@@ -15,7 +14,7 @@ from marklight.engines.relational.write import (
     replace_failures,
     touch_documents,
 )
-from marklight.model import Document
+from marklight.model import Batch, Document
 
 
 def replace(session: SqliteSession, batch: Batch) -> Change:

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from marklight.batch import Entry, Vectors
 from marklight.engines.relational import records
 from marklight.engines.relational.vocabulary import VOCABULARY
-from marklight.model import DocumentId, FileState
+from marklight.model import DocumentId, Entry, FileState, Vectors
 
 if TYPE_CHECKING:
     from marklight.engines.relational.session import Row

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from marklight.batch import Entry
 from marklight.engines.relational.documents import GIVEN_DOCUMENTS, document_facts
 from marklight.engines.relational.records import encode_json
-from marklight.model import DocumentId, ResolvedLink
+from marklight.model import DocumentId, Entry, ResolvedLink
 
 if TYPE_CHECKING:
     from marklight.engines.relational.session import Session

@@ -10,9 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from marklight.batch import Failure
 from marklight.engines.relational import records
-from marklight.model import Counts, DocumentId, FileState, normalize_key
+from marklight.model import Counts, DocumentId, Failure, FileState, normalize_key
 from marklight.once import once
 from marklight.query import Filters
 

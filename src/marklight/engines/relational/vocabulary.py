@@ -13,15 +13,14 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from marklight.batch import Entry
+from marklight.model import Entry
 from marklight.ports import VOCABULARY_SIZE, ScoredTerm
 from marklight.text import vocabulary_fingerprint, vocabulary_terms
 
 if TYPE_CHECKING:
-    from marklight.batch import Vectors
     from marklight.engines.relational.session import Session
     from marklight.engines.relational.snapshot import RelationalSnapshot
-    from marklight.model import Matrix, Vector
+    from marklight.model import Matrix, Vector, Vectors
 
 VOCABULARY = (
     f"SELECT term, documents FROM terms ORDER BY documents DESC, term LIMIT {VOCABULARY_SIZE}"

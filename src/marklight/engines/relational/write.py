@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from marklight.batch import Batch, Entry
 from marklight.engines.metadata_filters import (
     clamp_times,
     metadata_pairs,
@@ -30,7 +29,7 @@ from marklight.engines.relational.records import (
     encode_texts,
 )
 from marklight.levels import entry_levels
-from marklight.model import Document, DocumentId, FileState
+from marklight.model import Batch, Document, DocumentId, Entry, FileState
 
 if TYPE_CHECKING:
     from marklight.engines.relational.session import Session

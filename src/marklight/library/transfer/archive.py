@@ -33,7 +33,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Self
 import numpy as np
 from msgspec import Struct
 
-from marklight.batch import Entry, Failure, Vectors
 from marklight.errors import StoreError, UsageError
 from marklight.library.transfer.archive_records import (
     Manifest,
@@ -45,6 +44,7 @@ from marklight.library.transfer.archive_records import (
     invalid,
 )
 from marklight.library.transfer.copying import Source, batches, path_first, text_length
+from marklight.model import Entry, Failure, Vectors
 from marklight.ports import Progress, no_progress
 from marklight.private_files import create_private
 

@@ -17,12 +17,12 @@ import msgspec
 import numpy as np
 from msgspec import Meta, Struct
 
-from marklight.batch import Entry
 from marklight.errors import StoreError
 from marklight.model import (
     Chunk,
     Document,
     DocumentId,
+    Entry,
     FileState,
     Heading,
     Kind,

@@ -12,11 +12,10 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any, Protocol, TypeVar
 
-from marklight.batch import Batch, Entry, Failure, Vectors
 from marklight.errors import StoreError, UsageError
 from marklight.ingest.communities import GROUPED, find_communities
 from marklight.library.transfer.archive_records import encode_entry, encode_json
-from marklight.model import DocumentId, FileState
+from marklight.model import Batch, DocumentId, Entry, Failure, FileState, Vectors
 from marklight.ports import INCOMPLETE, Engine, Progress, Snapshot, no_progress
 
 BATCH_CHARACTERS, BATCH_DOCUMENTS = 2_000_000, 500

@@ -9,8 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from marklight import engines
-from marklight.batch import Batch
-from marklight.model import DocumentId, FileState
+from marklight.model import Batch, DocumentId, FileState
 from tests.contracts.builders import commit, entry, link, names_of, vectors
 from tests.contracts.test_engine_agreement import same_tables
 from tests.oracle import MemoryEngine

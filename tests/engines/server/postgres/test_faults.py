@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 
 from marklight import engines
-from marklight.batch import Batch
 from marklight.engines import PostgresSettings, ServerSettings, parse_address
 from marklight.engines.server.postgres.engine import PostgresEngine
 from marklight.errors import ConnectionLost, StoreError
+from marklight.model import Batch
 from marklight.ports import FIELD_BOOSTS, Engine
 from marklight.query import Filters
 from tests.contracts.builders import commit, entry, find, id_of, put, vectors

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from marklight.batch import Batch, Vectors
 from marklight.engines import PostgresSettings, parse_address
 from marklight.engines.relational.write import InsertedEntry
 from marklight.engines.server.postgres import schema
@@ -21,6 +20,7 @@ from marklight.engines.server.postgres.indexes import IndexChange
 from marklight.engines.server.postgres.jobs import NO_ANSWER, JobQueue
 from marklight.engines.server.postgres.session import PostgresSession
 from marklight.engines.server.postgres.vector_index import PostgresVectors, add_vectors
+from marklight.model import Batch, Vectors
 from marklight.ports import Job
 from tests.contracts.builders import entry
 from tests.servers.postgres import new_library

@@ -7,10 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from marklight.batch import Batch, Failure
 from marklight.engines import ServerSettings, parse_address
 from marklight.engines.server.postgres.engine import PostgresEngine
-from marklight.model import DocumentId, FileState
+from marklight.model import Batch, DocumentId, Failure, FileState
 from marklight.ports import Engine
 from marklight.query import Filters
 from tests.contracts.builders import commit, entry, id_of, put

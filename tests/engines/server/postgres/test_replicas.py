@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from marklight import engines
-from marklight.batch import Batch
 from marklight.engines import PostgresSettings, ServerSettings
 from marklight.engines.server.postgres.engine import PostgresEngine
 from marklight.engines.server.postgres.replicas import primary_dsn, split_hosts
 from marklight.errors import ReadOnly, StoreError
+from marklight.model import Batch
 from tests.contracts.builders import entry
 from tests.making import library, write
 from tests.servers.postgres import PostgresServer, replicated

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marklight.batch import Entry
 from marklight.engines.lexical import CODE, WHOLE, document_terms, passage_terms
 from marklight.engines.server.bm25 import LENGTHS, length_codes
 from marklight.engines.server.postgres.lexical_scoring import ScoreTable, Segment, best_passages
@@ -32,6 +31,7 @@ from marklight.engines.server.postgres.segments import (
     stored_lengths,
     term_key,
 )
+from marklight.model import Entry
 from marklight.ports import FIELD_BOOSTS
 from marklight.query import Filters
 from tests.contracts.builders import entry, put

@@ -10,8 +10,8 @@ from contextlib import suppress
 import psycopg
 
 from marklight import engines
-from marklight.batch import Batch
 from marklight.engines import PostgresSettings, ServerSettings
+from marklight.model import Batch
 from marklight.ports import Engine
 from marklight.query import Filters
 from tests.contracts.builders import entry, id_of, vectors

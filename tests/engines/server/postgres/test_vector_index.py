@@ -11,13 +11,13 @@ import psycopg
 import pytest
 from psycopg import errors, sql
 
-from marklight.batch import Batch
 from marklight.engines import PostgresSettings
 from marklight.engines.relational.write import InsertedEntry
 from marklight.engines.server.postgres.indexes import IndexChange
 from marklight.engines.server.postgres.schema import lock_key
 from marklight.engines.server.postgres.session import PostgresSession
 from marklight.engines.server.postgres.vector_index import PostgresVectors
+from marklight.model import Batch
 from marklight.query import Filters
 from tests.contracts.builders import entry
 from tests.engines.server.postgres.vector_library import VectorLibrary, brute_force, near_topics

@@ -12,7 +12,6 @@ import pytest
 from numpy.typing import NDArray
 from psycopg import sql
 
-from marklight.batch import Vectors
 from marklight.engines.server.postgres import vector_index
 from marklight.engines.server.postgres.connections import Connections, ServerAddress
 from marklight.engines.server.postgres.session import PostgresSession
@@ -26,6 +25,7 @@ from marklight.engines.server.postgres.vector_index import (
     unpack,
 )
 from marklight.errors import StoreError
+from marklight.model import Vectors
 from tests.servers.postgres import shared_server
 
 LIBRARY = "test_vector_table"

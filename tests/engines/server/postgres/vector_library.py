@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from marklight.batch import Batch, Vectors
 from marklight.engines import PostgresSettings, parse_address
 from marklight.engines.relational.filters import RowFilter
 from marklight.engines.relational.snapshot import SnapshotCache
@@ -19,6 +18,7 @@ from marklight.engines.server.postgres.indexes import IndexChange
 from marklight.engines.server.postgres.session import PostgresSession
 from marklight.engines.server.postgres.vector_index import PostgresVectors, add_vectors
 from marklight.engines.server.postgres.vector_search import PostgresVectorReader
+from marklight.model import Batch, Vectors
 from marklight.ports import ScoredChunk
 from marklight.query import Filters
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from marklight import engines
-from marklight.batch import Batch
 from marklight.engines import QdrantSettings, ServerSettings
 from marklight.engines.server.qdrant.cluster import Cluster
 from marklight.errors import StoreError
+from marklight.model import Batch
 from marklight.ports import FIELD_BOOSTS, Engine
 from marklight.query import Filters
 from tests.contracts.builders import entry

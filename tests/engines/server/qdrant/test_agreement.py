@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from marklight import engines
-from marklight.batch import Batch
+from marklight.model import Batch
 from marklight.ports import Snapshot
 from marklight.query import Filters
 from tests.contracts.builders import vectors

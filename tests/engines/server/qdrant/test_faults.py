@@ -10,9 +10,9 @@ from threading import Event, Thread
 import pytest
 
 from marklight import engines
-from marklight.batch import Batch
 from marklight.engines import QdrantSettings, ServerSettings
 from marklight.engines.server.qdrant import cluster as cluster_module
+from marklight.model import Batch
 from marklight.ports import Engine
 from tests.contracts.builders import commit, embedding, entry, find
 from tests.engines.server.qdrant.shipping import equals_a_rebuild, same_searches

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from marklight.batch import Batch
 from marklight.engines.server.qdrant import cluster, collections, shipper
 from marklight.engines.server.qdrant.cluster import Cluster
 from marklight.engines.server.qdrant.collections import living_filter
 from marklight.engines.server.qdrant.outbox import read_state
-from marklight.model import FileState
+from marklight.model import Batch, FileState
 from marklight.query import Filters
 from tests.contracts.builders import commit, embedding, entry, find, id_of, put, vector
 from tests.engines.server.qdrant.shipping import (

@@ -7,8 +7,8 @@ import pytest
 from qdrant_client import QdrantClient, models
 
 from marklight import engines
-from marklight.batch import Batch, Vectors
 from marklight.engines import QdrantSettings, ServerSettings
+from marklight.model import Batch, Vectors
 from marklight.query import Filters
 from tests.contracts.builders import entry, vector
 from tests.servers.qdrant import Node, new_fleet_library

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg import errors
 
-from marklight.batch import Batch, Entry, Failure
 from marklight.engines.metadata_filters import clamp_times
 from marklight.engines.relational import write
 from marklight.engines.relational.write import touch_documents
@@ -29,7 +28,7 @@ from marklight.engines.server.postgres.indexes import DerivedIndex, IndexChange
 from marklight.engines.server.postgres.session import PostgresSession
 from marklight.engines.server.postgres.vector_index import add_term_vectors, add_vectors
 from marklight.errors import Busy
-from marklight.model import DocumentId, FileState
+from marklight.model import Batch, DocumentId, Entry, Failure, FileState
 from marklight.ports import IndexedFile, PathRange
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 from marklight.ports import LexicalReader, VectorReader
 
 if TYPE_CHECKING:
-    from marklight.batch import Batch
     from marklight.engines.relational.filters import RowFilter
     from marklight.engines.relational.write import InsertedEntry
     from marklight.engines.server.postgres.connections import Connections
     from marklight.engines.server.postgres.engine import PostgresSnapshot
     from marklight.engines.server.postgres.session import PostgresSession
+    from marklight.model import Batch
 
 Reader = TypeVar("Reader")
 

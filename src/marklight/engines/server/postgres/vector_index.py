@@ -20,9 +20,9 @@ from psycopg.abc import Buffer
 from psycopg.adapt import Dumper
 from psycopg.pq import Format
 
-from marklight.batch import Vectors
 from marklight.engines.server.postgres.indexes import DerivedIndex
 from marklight.engines.server.postgres.schema import lock_key
+from marklight.model import Vectors
 from marklight.ports import VectorReader
 
 if TYPE_CHECKING:

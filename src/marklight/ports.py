@@ -1,14 +1,15 @@
-"""Interface of engines: snapshots of one commit for readers, atomic commits for writers, and the values that they return."""
+"""Interfaces between packages: engines with their snapshots and the values that they return, models, and search stages."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from marklight.batch import Batch
-from marklight.model import Chunk, DocumentId, FileState
-from marklight.query import Filters
+from marklight.answer import Hit, Hits, Why
+from marklight.model import Batch, Chunk, DocumentId, FileState
+from marklight.query import Filters, Query
 
 if TYPE_CHECKING:
     from marklight.engines.relational.blocks import RelationalBlocks
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from marklight.engines.relational.links import RelationalLinks
     from marklight.engines.relational.snapshot import RelationalMetadata, RelationalStatus
     from marklight.engines.relational.vocabulary import RelationalVocabulary
-    from marklight.model import Vector
+    from marklight.model import Matrix, Vector
 
 INCOMPLETE = "copy"
 """Manifest key: not empty while a copy into the index is incomplete."""
@@ -295,3 +296,116 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Release files and connections."""
+
+
+class Embedder(Protocol):
+    """Turns text into vectors of length one."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def fingerprint(self) -> str:
+        """Return a digest that changes whenever a vector would."""
+
+    @property
+    def dimension(self) -> int: ...
+
+    @property
+    def token_limit(self) -> int: ...
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """Return the languages that the model knows, as ISO 639-1 codes; empty if that is not known."""
+
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        """Count the tokens of each passage, prefix and special tokens included."""
+
+    def embed_passages(self, texts: Sequence[str]) -> Matrix:
+        """Return one row for each text, in order; batches are bounded by tokens."""
+
+    def embed_query(self, text: str) -> Vector: ...
+
+    def with_time_limit(self, seconds: float) -> Embedder:
+        """Return the same model for a caller that waits at most this long; a local model returns itself."""
+
+
+class Reranker(Protocol):
+    """Scores passages for a query; higher is better."""
+
+    @property
+    def name(self) -> str: ...
+
+    def score(self, query: str, passages: Sequence[str], budget_ms: float) -> list[float]:
+        """Return one score from 0 to 1 for each passage, in order; fewer when time runs out, at least one."""
+
+
+class Prompt(NamedTuple):
+    """Input of a language model."""
+
+    instructions: str
+    """The system prompt."""
+    text: str
+    """The message of the user."""
+    max_tokens: int
+    """Maximum size of the response."""
+
+
+class LanguageModel(Protocol):
+    """Writes a response to a prompt."""
+
+    @property
+    def name(self) -> str: ...
+
+    def generate(
+        self, prompt: Prompt, check_cancelled: Callable[[], None]
+    ) -> Generator[str, None, None]:
+        """Yield the response piece by piece; raise ModelServerError if it is incomplete or there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """Run-time dependencies of stages; the fields of a stage are settings only."""
+
+    snapshot: Snapshot
+    embedder: Embedder | None = None
+    multilingual: Embedder | None = None
+    """Model for documents in languages that `embedder` does not know, if there are any."""
+    reranker: Reranker | None = None
+    exists: Callable[[DocumentId], bool] = lambda _: True
+    """Returns True if a document's file still exists."""
+    now: float = 0.0
+    """Seconds since the epoch, so that the same query gives the same answer."""
+    notify: Callable[[str], None] = lambda _: None
+    """Adds a notice to the answer."""
+    check_cancelled: Callable[[], None] = lambda: None
+    """Raises Stopped once the caller has gone away."""
+
+    def hits(self, candidates: Sequence[ScoredChunk], by: str) -> Hits:
+        """Return candidates of a retriever as hits, with their passages."""
+        ids = [candidate.chunk_id for candidate in candidates]
+        chunks = {chunk.id: chunk for chunk in self.snapshot.documents.chunks(ids)}
+        return tuple(
+            Hit(chunks[id], score, (Why(by, score),)) for id, score in candidates if id in chunks
+        )
+
+
+Rewrite = Callable[[Query, Tools], Query]
+"""A stage that changes the query before retrieval."""
+Retrieve = Callable[[Query, int, Tools], Hits]
+"""A stage that returns at most so many candidates, best first."""
+Fuse = Callable[[Mapping[str, Hits], Query, Mapping[str, float], Tools], Hits]
+"""A stage that merges the lists of all retrievers into one, with the user's factors on the weights of retrievers."""
+Refine = Callable[[Query, Hits, Tools], Hits]
+"""A stage that changes, drops or reorders hits."""
+
+Progress = Callable[[str, int, int], None]
+"""Callback of a long operation, called with its phase, how much is done, and the total."""
+
+
+def no_progress(phase: str, done: int, total: int) -> None:
+    """Ignore progress."""
+
+
+def never_cancelled() -> None:
+    """Return without raising: nothing cancels the operation."""
