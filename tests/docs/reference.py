@@ -57,7 +57,7 @@ def _commands(group: click.Group, name: str) -> list[str]:
     counts = Counter(_option(one, param) for one, _ in commands for param in _options(one))
     shared = [row for row, count in counts.items() if count >= SHARED_BY]
     found = [
-        "Options that several commands share; `--help` after a command lists all of its own.",
+        "After this page you know every command, option and setting. `marklight COMMAND --help` says more; these options belong to several commands:",
         "\n".join(shared),
     ]
     for command, full in commands:
@@ -66,7 +66,7 @@ def _commands(group: click.Group, name: str) -> list[str]:
         rows = [
             row for param in _options(command) if (row := _option(command, param)) not in shared
         ]
-        text = " ".join(inspect.cleandoc(command.help or "").replace("\b\n", "").split())
+        text = " ".join(inspect.cleandoc(command.help or "").partition("\n\n")[0].split())
         found += [f"### `{usage}`", text, *(["\n".join(rows)] if rows else [])]
     return found
 
