@@ -11,7 +11,7 @@ from typing import Any
 import marklight
 from benchmarks._diaries import Entry, LabelledQuery, diary, journal, laid_out, minutes
 from benchmarks._measure import save
-from marklight.search.confidence import Confidence, answer_probability
+from marklight.search.probability import Confidence, answer_probability
 
 KINDS = {"diary": diary, "journal": journal, "minutes": minutes}
 LAYOUTS = ("day", "all")

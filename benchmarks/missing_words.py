@@ -20,7 +20,7 @@ from benchmarks._measure import SETS, save, set_path
 from marklight.eval.collection import open_collection
 from marklight.eval.dataset import read_dataset
 from marklight.library import Library
-from marklight.search.confidence import Confidence, answer_probability
+from marklight.search.probability import Confidence, answer_probability
 from marklight.text import query_terms
 
 WORDS_PER_KIND = 200

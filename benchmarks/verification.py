@@ -18,9 +18,9 @@ from unittest.mock import patch
 
 import marklight
 from benchmarks._measure import corpus, questions, save
-from marklight import ownership
 from marklight.engines.embedded import lexical_writer, store, write
 from marklight.engines.embedded.engine import EmbeddedStatus
+from marklight.place import index_folder
 
 ROUNDS, SEARCHES, OPENINGS = 7, 400, 200
 Checks = tuple[tuple[object, str, Callable[..., object]], ...]
@@ -82,7 +82,7 @@ def measure(root: Path) -> dict[str, float]:
     docs = Path(shutil.copytree(corpus("blue-book"), root / "docs"))
 
     def index() -> None:
-        shutil.rmtree(ownership.index_folder(docs.resolve()), ignore_errors=True)
+        shutil.rmtree(index_folder(docs.resolve()), ignore_errors=True)
         with marklight.open(docs, SETTINGS) as library:
             library.index()
 

@@ -9,9 +9,9 @@ from threading import Event, Thread
 from typing import Any, cast
 
 import marklight
-from marklight import ownership
 from marklight.answer import Hit, Hits, Why, best_first
 from marklight.model import Chunk, DocumentId, Kind
+from marklight.place import index_folder
 from marklight.ports import Snapshot
 from marklight.text import digest
 
@@ -57,7 +57,7 @@ def library(folder: Path, **settings: Any) -> marklight.Library:
 
 def index_of(folder: Path) -> Path:
     """The folder of the index of a library."""
-    return ownership.index_folder(folder.resolve())
+    return index_folder(folder.resolve())
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from marklight.once import once, pop_cached
+from marklight.concurrency import once, pop_cached
 
 
 class House:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from marklight.library.settings_tables import Model
+from marklight.library.configuration import Model
 from marklight.models import MULTILINGUAL, load
 from marklight.ports import Embedder
 from tests.models import tiny

@@ -21,8 +21,9 @@ from pathlib import Path
 import numpy as np
 import tantivy
 
-from marklight import engines, ownership
+from marklight import engines
 from marklight.model import Batch
+from marklight.place import STORE, record_database
 from marklight.ports import FIELD_BOOSTS, Snapshot
 from marklight.query import Filters
 from marklight.text import analyze
@@ -62,10 +63,10 @@ def batches() -> Iterator[Batch]:
 def copied(index: Path, to: Path) -> Path:
     """Copy an index to damage it, and record the copy as created there."""
     shutil.copytree(index, to)
-    connection = sqlite3.connect(to / ownership.STORE)
+    connection = sqlite3.connect(to / STORE)
     ((id,),) = connection.execute("SELECT library FROM state")
     connection.close()
-    ownership.record_database(to, to / ownership.STORE, id)  # replaces the record of the original
+    record_database(to, to / STORE, id)  # replaces the record of the original
     return to
 
 

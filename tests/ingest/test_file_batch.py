@@ -14,7 +14,7 @@ from marklight.ingest.file_batch import (
     FileBatch,
     batches,
 )
-from marklight.ingest.index_diff import IndexDiff, plan
+from marklight.ingest.pipeline import IndexDiff, plan
 from marklight.ingest.recipe import PARSERS
 from marklight.model import DocumentId, FileState
 from marklight.ports import IndexedFile, no_progress

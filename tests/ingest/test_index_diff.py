@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from marklight.ingest.index_diff import plan
+from marklight.ingest.pipeline import plan
 from marklight.model import DocumentId, Failure, FileState
 from marklight.ports import IndexedFile
 

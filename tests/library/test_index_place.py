@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from marklight import ownership
 from marklight.errors import SettingsError, StoreError
 from marklight.models.fake import FakeEmbedder
-from marklight.place import locate
+from marklight.place import STORE, index_folder, locate, orphaned_records
 from tests.making import index_of, library, write
 
 if TYPE_CHECKING:
@@ -63,10 +62,10 @@ def test_the_name_of_an_index_begins_with_that_of_its_folder(docs: Path, data: P
     assert index.parent == data / "libraries"
     assert index.name.startswith("docs-")
     assert json.loads((index / "library.json").read_text())["path"] == str(docs)
-    strange = ownership.index_folder(Path("/x/\udcff a:b" + "c" * 300))
+    strange = index_folder(Path("/x/\udcff a:b" + "c" * 300))
     assert strange.name.isascii()
     assert len(strange.name) < 60
-    assert ownership.index_folder(Path("/")) != ownership.index_folder(Path("/root"))
+    assert index_folder(Path("/")) != index_folder(Path("/root"))
 
 
 def test_reading_a_folder_without_an_index_records_nothing(tmp_path: Path, data: Path) -> None:
@@ -85,7 +84,7 @@ def test_a_moved_folder_keeps_its_index(docs: Path, embedded_texts: list[str]) -
         assert (report.added, report.changed, report.notices) == ((), (), ())
         assert lib.search("zebra").hits[0].chunk.path == "zebra.md"
     assert not embedded_texts
-    assert (before.exists(), index_of(moved).is_dir(), ownership.orphans()) == (False, True, [])
+    assert (before.exists(), index_of(moved).is_dir(), orphaned_records()) == (False, True, [])
 
 
 def test_a_killed_move_is_completed(docs: Path, embedded_texts: list[str]) -> None:
@@ -94,7 +93,7 @@ def test_a_killed_move_is_completed(docs: Path, embedded_texts: list[str]) -> No
     before.rename(index_of(moved))
     with library(moved) as lib:
         assert not lib.index().added
-    assert not ownership.orphans()
+    assert not orphaned_records()
 
 
 def test_no_text_of_a_folder_that_is_gone_is_embedded_again(
@@ -109,11 +108,11 @@ def test_no_text_of_a_folder_that_is_gone_is_embedded_again(
         assert lib.search("zebra habits").hits[0].chunk.path == "zebra.md"
         assert lib.engine.check() == []
     assert [text for text in embedded_texts if "Its own" not in text] == []
-    assert [record.path for _, record in ownership.orphans()] == [str(docs)]
+    assert [record.path for _, record in orphaned_records()] == [str(docs)]
 
 
 def test_a_damaged_vector_is_not_taken_over(docs: Path, embedded_texts: list[str]) -> None:
-    store = sqlite3.connect(index_of(docs) / ownership.STORE)
+    store = sqlite3.connect(index_of(docs) / STORE)
     store.execute("UPDATE vectors SET vector = zeroblob(length(vector)) WHERE file_row = 1")
     store.commit()
     store.close()

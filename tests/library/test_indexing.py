@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from marklight.errors import Busy
-from marklight.library.settings_tables import Index
+from marklight.library.configuration import Index
 from tests.library.conftest import PAGES, paths
 from tests.making import library, write
 

@@ -10,8 +10,8 @@ import pytest
 
 import marklight
 from marklight.errors import ModelServerError
+from marklight.library.configuration import Index, Model
 from marklight.library.doctor import examine
-from marklight.library.settings_tables import Index, Model
 from marklight.models.remote import client
 from tests.library.conftest import paths
 from tests.making import library, write

@@ -18,8 +18,8 @@ from marklight.ingest import embedding, file_batch
 from marklight.ingest import read as reading
 from marklight.ingest.pipeline import Ingest
 from marklight.library import Library
+from marklight.library.configuration import Index
 from marklight.library.progress import IndexingProgress
-from marklight.library.settings_tables import Index
 from marklight.library.watching import Watcher
 from tests.library.conftest import paths
 from tests.library.watched import QUICK, SECONDS, Gated, following, settled

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import marklight
-from marklight.library.settings_tables import Index
+from marklight.library.configuration import Index
 from marklight.library.watching import Watcher
 from marklight.models.fake import FakeEmbedder
 from marklight.report import Report

@@ -9,7 +9,7 @@ import pytest
 from marklight.answer import Hit, Hits
 from marklight.ports import Tools
 from marklight.query import Filters, Query
-from marklight.search.confidence import Confidence
+from marklight.search.probability import Confidence
 from tests.making import chunk, hits_of, no_snapshot
 
 

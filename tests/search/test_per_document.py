@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from marklight.answer import Hit, Hits, best_first
 from marklight.ports import Tools
 from marklight.query import Query
-from marklight.search.per_document import PerDocument, Prose
+from marklight.search.duplicates import PerDocument, Prose
 from tests.making import chunk, no_snapshot
 
 TOOLS = Tools(no_snapshot())

@@ -15,7 +15,7 @@ from marklight.errors import SettingsError
 from marklight.models import load_reranker
 from marklight.ports import Tools
 from marklight.query import Query
-from marklight.search.rerank import Rerank
+from marklight.search.fuse import Rerank
 from tests.making import chunk, hits_of, no_snapshot
 from tests.models import pairs
 from tests.search.stage_settings import build_stage

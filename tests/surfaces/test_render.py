@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from marklight.answer import Answer, Hit
 from marklight.errors import SettingsError
-from marklight.library.settings_tables import Terminal
+from marklight.library.configuration import Terminal
 from marklight.model import DocumentId, Heading
 from marklight.query import Query
 from marklight.report import Extract, Outline

@@ -14,7 +14,7 @@ from marklight.eval.dataset import Dataset, JudgedQuery
 from marklight.operations import ModeName
 from marklight.ports import Progress, no_progress
 from marklight.query import Query
-from marklight.search.confidence import TAIL
+from marklight.search.probability import TAIL
 
 DEPTH = 100
 """Passages in a ranking: the maximum of a search."""

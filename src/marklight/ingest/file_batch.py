@@ -11,8 +11,8 @@ from marklight.errors import Refused
 from marklight.ingest.chunk import chunk
 from marklight.ingest.discover import ScannedFile
 from marklight.ingest.document import parse_document
-from marklight.ingest.index_diff import IndexDiff
 from marklight.ingest.parse import ParsedText
+from marklight.ingest.pipeline import IndexDiff
 from marklight.ingest.read import (
     Source,
     TemporarilyUnreadable,

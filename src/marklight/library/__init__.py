@@ -9,21 +9,27 @@ from pathlib import Path
 from threading import BoundedSemaphore, Lock
 from typing import TYPE_CHECKING, Any, Self
 
-from marklight import engines, ownership
+from marklight import engines
+from marklight.concurrency import MAX_SEARCHES, SingleFlight, once, pop_cached
 from marklight.errors import UsageError
 from marklight.ingest.discover import Discover
 from marklight.ingest.pipeline import Ingest
 from marklight.ingest.recipe import Chunker
 from marklight.library import configuration
 from marklight.library.collections import CollectionFiles, check_names, scope_of
-from marklight.library.concurrency import MAX_SEARCHES, SingleFlight
-from marklight.library.configuration import compose_pipeline
+from marklight.library.configuration import Index, Serve, Terminal, compose_pipeline
 from marklight.library.model_selection import ModelSelection
 from marklight.library.refresh import RefreshResult, ScanCursor
-from marklight.library.settings_tables import Index, Serve, Terminal
-from marklight.once import once, pop_cached
 from marklight.operations import OPERATIONS, Operations
-from marklight.place import Place, index_address, locate, resolve_path
+from marklight.place import (
+    STORE,
+    Place,
+    index_address,
+    library_records,
+    locate,
+    machine_id,
+    resolve_path,
+)
 from marklight.ports import Engine, never_cancelled, no_progress
 from marklight.search.pipeline import Pipeline
 from marklight.settings import Settings
@@ -139,7 +145,7 @@ class Library(Operations):
         """Return the settings of an engine on a server; None for others."""
         if not self.address.is_server:
             return None
-        return configuration.server_settings(self.settings, ownership.machine_id())
+        return configuration.server_settings(self.settings, machine_id())
 
     @once
     def shared(self) -> SharedIndex | None:
@@ -193,11 +199,11 @@ class Library(Operations):
         from marklight.engines.embedded.vector_reuse import stored_vectors
 
         vectors: dict[str, Vector] = {}
-        for index, record in ownership.library_records():
+        for index, record in library_records():
             if index != self.address.folder and (
                 record.is_orphaned or record.is_of(self.place.folder)
             ):
-                for database in (index / ownership.STORE, index / "history" / ownership.STORE):
+                for database in (index / STORE, index / "history" / STORE):
                     vectors |= stored_vectors(database, model, digests)
         return vectors
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from marklight.answer import CHARACTERS_PER_TOKEN, Answer, Hit
 from marklight.errors import ModelError, ModelServerError, NotConfigured
 from marklight.formatting import headed_place, one_line, visible
+from marklight.library.configuration import Ask
 from marklight.library.search import search
-from marklight.library.settings_tables import Ask
 from marklight.library.support import SupportCheck, inverse_frequencies
 from marklight.library.validation import FILTERS, document_query
 from marklight.place import complete_commands

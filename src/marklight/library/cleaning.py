@@ -9,10 +9,18 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from marklight import engines, ownership
+from marklight import engines
 from marklight.errors import Busy, NotFound, StoreError, UsageError
 from marklight.models.store import cache_folder
-from marklight.ownership import STORE
+from marklight.place import (
+    STORE,
+    index_folder,
+    needs_record,
+    orphaned_records,
+    recorded_ids,
+    recorded_indexes,
+    release,
+)
 from marklight.private_files import data_folder, is_plain_folder, remove, state_folder
 from marklight.settings import user_file
 
@@ -61,10 +69,10 @@ def library_data(library: Library) -> list[DataPlace]:
             f"The index of {library.place.folder} is {library.address}, not a folder",
             "Delete it on its server",
         )
-    folders = {index, ownership.index_folder(library.place.folder)}
+    folders = {index, index_folder(library.place.folder)}
     present = [folder for folder in sorted(folders) if os.path.lexists(folder)]
     for folder in present:
-        recorded = not ownership.needs_record(folder) or ownership.recorded_ids(folder)
+        recorded = not needs_record(folder) or recorded_ids(folder)
         if not is_plain_folder(folder) or not recorded:
             raise UsageError(
                 f"{folder} was not made by you on this machine", "Delete the folder by hand"
@@ -76,12 +84,12 @@ def library_data(library: Library) -> list[DataPlace]:
 
 def orphans() -> list[DataPlace]:
     """Return the indexes of folders that no longer exist."""
-    return [DataPlace.of(f"index of {record.path}", index) for index, record in ownership.orphans()]
+    return [DataPlace.of(f"index of {record.path}", index) for index, record in orphaned_records()]
 
 
 def all_data() -> list[DataPlace]:
     """Return all indexes of this user, then the folders of data, cached files and state; not the settings."""
-    indexes = [("index", index) for index in ownership.recorded_indexes()]
+    indexes = [("index", index) for index in recorded_indexes()]
     folders = [(what, path) for what, path in _user_folders() if path.is_dir()]
     return [DataPlace.of(what, path) for what, path in (*indexes, *folders)]
 
@@ -95,7 +103,7 @@ def delete(places: Sequence[DataPlace]) -> None:
     for place in places:
         if not is_plain_folder(place.path):
             raise StoreError(f"{place.path} is not a folder of yours", "Delete it by hand")
-        if not (place.path / STORE).exists() or not ownership.needs_record(place.path):
+        if not (place.path / STORE).exists() or not needs_record(place.path):
             remove(place.path)
         else:
             for name in filter(_PARTS.fullmatch, os.listdir(place.path)):
@@ -103,7 +111,7 @@ def delete(places: Sequence[DataPlace]) -> None:
             with suppress(OSError):  # other files of the user are there
                 os.rmdir(place.path)
             for index in (place.path, place.path / HISTORY):
-                ownership.release(index)
+                release(index)
         if place.path.is_dir() and any(map(_PARTS.fullmatch, os.listdir(place.path))):
             raise StoreError(f"{place.path} could not be deleted completely", "Delete it by hand")
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from marklight.answer import iso_seconds
+from marklight.concurrency import repeat_if_lost
 from marklight.errors import NotFound, StoreError, UsageError
-from marklight.library.concurrency import repeat_if_lost
 from marklight.library.model_selection import model_in_use
 from marklight.library.references import References, Resolved, filter_patterns
 from marklight.library.refresh import (

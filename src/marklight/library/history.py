@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from marklight import engines
 from marklight.answer import within_budget
+from marklight.concurrency import repeat_if_lost
 from marklight.engines import EngineAddress, ServerSettings
 from marklight.errors import (
     Busy,
@@ -22,17 +23,16 @@ from marklight.errors import (
 )
 from marklight.ingest.git import Repository, find
 from marklight.ingest.history import CommitIngest, RepositoryState
-from marklight.library.concurrency import repeat_if_lost
+from marklight.library.configuration import History
 from marklight.library.refresh import SHORT_WAIT_SECONDS, embed_for_query, embed_for_seconds
 from marklight.library.search import PreparedSearch, prepare, run, search_deep_enough
-from marklight.library.settings_tables import History
 from marklight.library.validation import commit_query
 from marklight.model import Document, DocumentId, Failure
 from marklight.ports import Embedder, Engine, Progress, Rewrite, Snapshot, Tools
 from marklight.query import Filters, Query
 from marklight.report import Report
 from marklight.results import SHORT_HASH, Commit, Commits
-from marklight.search.per_document import PerDocument
+from marklight.search.duplicates import PerDocument
 from marklight.search.pipeline import Pipeline
 
 if TYPE_CHECKING:

@@ -10,17 +10,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from marklight import ownership
+from marklight.concurrency import repeat_if_lost
 from marklight.errors import ModelServerError
 from marklight.formatting import place_text
 from marklight.ingest.discover import OUTSIDE, Discover
-from marklight.library.concurrency import repeat_if_lost
 from marklight.library.history import index_history
 from marklight.library.progress import published, published_progress
 from marklight.library.refresh import embeds_here, forget_incomplete_copy, incomplete_notices
 from marklight.model import DocumentId
 from marklight.models import KNOWN, MULTILINGUAL
-from marklight.place import is_home, nested_libraries, nested_notices
+from marklight.place import STORE, is_home, nested_libraries, nested_notices, orphaned_records
 from marklight.ports import Progress, Snapshot
 from marklight.report import Report
 from marklight.text.languages import CODES
@@ -58,7 +57,7 @@ class FirstRun(NamedTuple):
 def first_run(library: Library) -> FirstRun | None:
     """Return what the first run would index; None for a folder that has an index, or whose index is on a server."""
     folder = library.address.folder
-    if folder is None or (folder / ownership.STORE).exists():
+    if folder is None or (folder / STORE).exists():
         return None
     until = time.monotonic() + FIRST_SCAN_SECONDS
     scan = library.settings.build(Discover, "files")(library.collections, until=until)
@@ -268,7 +267,7 @@ def status(library: Library) -> dict[str, Any]:
 def _orphans() -> dict[str, Any]:
     """Return the indexes of folders that no longer exist; empty if there are none."""
     indexes = [
-        {"folder": record.path, "location": str(index)} for index, record in ownership.orphans()
+        {"folder": record.path, "location": str(index)} for index, record in orphaned_records()
     ]
     return {"orphans": indexes} if indexes else {}
 

@@ -8,13 +8,13 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from marklight import models
+from marklight.concurrency import once
 from marklight.errors import ModelError, UsageError
-from marklight.library.settings_tables import Ask, Model, Reranking
+from marklight.library.configuration import Ask, Model, Reranking
 from marklight.models import CachingEmbedder
-from marklight.once import once
 from marklight.ports import Embedder, LanguageModel, Reranker, Snapshot
 from marklight.query import Mode, Query
-from marklight.search.rerank import Rerank
+from marklight.search.fuse import Rerank
 from marklight.settings import Settings
 
 if TYPE_CHECKING:

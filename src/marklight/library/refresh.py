@@ -29,9 +29,9 @@ from marklight.report import Report
 if TYPE_CHECKING:
     from marklight.ingest.discover import FollowedLinks
     from marklight.ingest.embedding import Indexing
-    from marklight.ingest.index_diff import IndexDiff
+    from marklight.ingest.pipeline import IndexDiff
     from marklight.library import Library
-    from marklight.library.settings_tables import Index
+    from marklight.library.configuration import Index
 
 SHORT_WAIT_SECONDS = 0.5
 """Time limit of a search that waits for a lock (writer, embedding) or for the refresh of another caller: commits of vectors are short, those of much text are not."""

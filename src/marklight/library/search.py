@@ -9,9 +9,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from marklight.answer import Answer, Level, Ranking, within_budget
+from marklight.concurrency import repeat_if_lost
 from marklight.errors import HistoryError, ModelServerError, NotFound
 from marklight.library.collections import ExistenceCheck
-from marklight.library.concurrency import repeat_if_lost
+from marklight.library.configuration import Model
 from marklight.library.model_selection import (
     EMBEDDING_MODES,
     IN_BACKGROUND,
@@ -27,7 +28,6 @@ from marklight.library.refresh import (
     stale_notice,
 )
 from marklight.library.refresh import refresh as refresh_index
-from marklight.library.settings_tables import Model
 from marklight.library.validation import document_query
 from marklight.model import Counts, DocumentId
 from marklight.place import complete_commands

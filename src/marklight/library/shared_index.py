@@ -7,10 +7,9 @@ from contextlib import suppress
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from marklight import ownership
 from marklight.library.refresh import embeds_here
 from marklight.model import DocumentId
-from marklight.place import is_library
+from marklight.place import is_library, remember
 from marklight.ports import IndexedFile, QueueStatus
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ class SharedIndex:
     def remember_folder(self) -> None:
         """Record that the folder belongs to the index, after it was indexed."""
         with suppress(OSError):  # then commands must be run in the folder itself
-            ownership.remember(self._library.place.folder)
+            remember(self._library.place.folder)
         self._is_member = True
 
     def not_indexed_notices(self) -> tuple[str, ...]:

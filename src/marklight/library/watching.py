@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from marklight.errors import MarklightError, ModelError, Stopped, StoreError
 from marklight.ingest.discover import FollowedLinks
-from marklight.ingest.index_diff import IndexDiff
+from marklight.ingest.pipeline import IndexDiff
 from marklight.ingest.watch import Watch
 from marklight.library.history import embed_commits_for_seconds
 from marklight.library.progress import IndexingProgress, ProgressMeter

@@ -9,10 +9,10 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from marklight.concurrency import once
 from marklight.errors import ModelError
 from marklight.models.record import File, ModelRecord
 from marklight.models.store import file_problem
-from marklight.once import once
 
 if TYPE_CHECKING:
     import numpy as np

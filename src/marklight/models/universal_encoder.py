@@ -9,10 +9,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from marklight.concurrency import once
 from marklight.errors import ModelError
 from marklight.models.onnx import MAX_CHARACTERS_PER_TOKEN, replace_surrogates, thread_count
 from marklight.models.record import ModelRecord
-from marklight.once import once
 
 if TYPE_CHECKING:
     from marklight.model import Matrix, Vector

@@ -16,10 +16,10 @@ from marklight.model import DocumentId
 from marklight.ports import BOILERPLATE, DocumentMatch, Tools
 from marklight.query import Mode, Query
 from marklight.results import ListedDocument, Listing, Sort
-from marklight.search.confidence import Confidence
 from marklight.search.features import filters_cover_query
-from marklight.search.filters import no_match_reason
+from marklight.search.operators import no_match_reason
 from marklight.search.pipeline import Pipeline
+from marklight.search.probability import Confidence
 from marklight.text import (
     MAX_QUERY_TERMS,
     analyze,

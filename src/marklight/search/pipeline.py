@@ -10,23 +10,30 @@ from typing import TypeVar
 from marklight.answer import Hit, Hits, Ranking, Step, best_first
 from marklight.ports import Fuse, Refine, Retrieve, Rewrite, Tools
 from marklight.query import Mode, Query
-from marklight.search.boosts import Community, CurrentCollection, Recency
-from marklight.search.confidence import Confidence, ExistingFiles, answer_probability
+from marklight.search.boosts import Community, CurrentCollection, ExactName, ExactTitle, Recency
 from marklight.search.context import Context, Parents
 from marklight.search.duplicates import (
     Diversity,
     ExactDuplicates,
     NearDuplicates,
+    PerDocument,
+    Prose,
     SemanticDuplicates,
 )
-from marklight.search.exact_match import ExactName, ExactTitle
-from marklight.search.filters import describe_filters, no_match_reason, passing_documents
-from marklight.search.fuse import Calibrate, Learned, Reciprocal, ScoreAware, WeightedSum
-from marklight.search.operators import Operators
-from marklight.search.per_document import PerDocument, Prose
-from marklight.search.probability import with_probabilities
+from marklight.search.fuse import Calibrate, Learned, Reciprocal, Rerank, ScoreAware, WeightedSum
+from marklight.search.operators import (
+    Operators,
+    describe_filters,
+    no_match_reason,
+    passing_documents,
+)
+from marklight.search.probability import (
+    Confidence,
+    ExistingFiles,
+    answer_probability,
+    with_probabilities,
+)
 from marklight.search.relations import Linked
-from marklight.search.rerank import Rerank
 from marklight.search.retrieve import Code, Expand, Keyword, Semantic
 from marklight.search.spelling import Spelling
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from marklight.library.settings_tables import Model
+from marklight.library.configuration import Model
 from marklight.models.fake import FakeEmbedder
 from marklight.models.remote.embedder import RemoteEmbedder
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from marklight.errors import ModelError, ModelServerError
-from marklight.library.settings_tables import Reranking
+from marklight.library.configuration import Reranking
 from marklight.models import load_reranker
 from marklight.models.remote.reranker import RemoteReranker
 from tests.models.serving import Behaviour

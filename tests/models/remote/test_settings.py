@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from marklight.errors import ModelError, SettingsError
-from marklight.library.configuration import read_settings
-from marklight.library.settings_tables import Model
+from marklight.library.configuration import Model, read_settings
 from marklight.models import load
 
 

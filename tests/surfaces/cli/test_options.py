@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import pytest
 
-from marklight.library.settings_tables import Index
+from marklight.library.configuration import Index
 from marklight.surfaces.cli.app import COMMANDS
 from tests.making import index_of, write
 from tests.surfaces.command_line import PAGES, run_cli

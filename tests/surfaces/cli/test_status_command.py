@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from marklight.library.configuration import Index
 from marklight.library.progress import FILE, ProgressMeter, published, published_progress
-from marklight.library.settings_tables import Index
 from marklight.surfaces.cli.status_command import size_text
 from tests.making import index_of, write
 from tests.surfaces.command_line import run_cli, run_json

@@ -9,7 +9,7 @@ from unittest import mock
 
 import pytest
 
-from marklight.library.settings_tables import Serve
+from marklight.library.configuration import Serve
 from tests.making import write
 from tests.surfaces.http.attacks import NAME, Attack, attacks
 from tests.surfaces.http.serving import PAGES, SECRET, Served, serving

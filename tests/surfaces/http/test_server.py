@@ -20,7 +20,7 @@ from urllib.request import urlopen
 import pytest
 
 from marklight.errors import UsageError
-from marklight.library.settings_tables import Serve
+from marklight.library.configuration import Serve
 from marklight.surfaces.http import server as server_module
 from marklight.surfaces.http.address import listen, port_of
 from marklight.surfaces.http.server import ConnectionLimits, connection_limits

@@ -10,10 +10,10 @@ import secrets
 import sqlite3
 from pathlib import Path
 
-from marklight import ownership
 from marklight.engines.embedded.schema import APPLICATION, TABLES, VERSION
 from marklight.engines.embedded.session import SqliteSession, explain
 from marklight.errors import StoreError
+from marklight.place import needs_record, record_database, remember
 from marklight.private_files import create_private, make_private_folder, remove, write_private
 from marklight.text import vocabulary_fingerprint
 
@@ -31,11 +31,11 @@ def make_folder(folder: Path, documents: Path | None) -> None:
         )
     try:
         if documents is not None:
-            ownership.remember(documents)
+            remember(documents)
         # The history index may be created first, in the folder of the index of documents.
         for path in (folder.parent, folder) if folder.name == HISTORY else (folder,):
             make_private_folder(path)
-            if ownership.needs_record(path) and not os.listdir(path):
+            if needs_record(path) and not os.listdir(path):
                 write_private(path / ".gitignore", b"*\n")
     except OSError as error:
         raise StoreError(
@@ -64,8 +64,8 @@ def create(path: Path) -> str:
             session.close()
         for suffix in ("-wal", "-shm", ""):
             remove(path.with_name(path.name + suffix))
-        if ownership.needs_record(folder):
-            ownership.record_database(folder, draft, id)
+        if needs_record(folder):
+            record_database(folder, draft, id)
         os.replace(draft, path)
         return id
     except (OSError, sqlite3.Error) as error:

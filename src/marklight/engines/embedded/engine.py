@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from marklight.concurrency import once
 from marklight.engines.embedded.lexical_index import LexicalIndex
 from marklight.engines.embedded.session import SqliteSession, WriterLock
 from marklight.engines.embedded.store import OTHER_VERSION, Store
@@ -16,7 +17,6 @@ from marklight.engines.embedded.vector_files import MappedVectors
 from marklight.engines.relational.snapshot import Caches, RelationalSnapshot, RelationalStatus
 from marklight.errors import StoreError
 from marklight.model import Batch, DocumentId
-from marklight.once import once
 
 if TYPE_CHECKING:
     from marklight.engines.embedded.lexical_search import EmbeddedLexical

@@ -15,7 +15,6 @@ from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 
-from marklight import ownership
 from marklight.engines.embedded.session import (
     SqliteSession,
     UnknownSchema,
@@ -24,6 +23,7 @@ from marklight.engines.embedded.session import (
     damaged,
 )
 from marklight.errors import StoreError
+from marklight.place import needs_record, recorded_ids
 from marklight.private_files import is_plain_folder
 
 BUSY_SECONDS = 10.0
@@ -244,8 +244,8 @@ class Store:
                     f"Put it back, or move {self.folder} away and run `marklight index`",
                 )
             return False
-        recorded = ownership.needs_record(self.folder)
-        ids = ownership.recorded_ids(self.folder) if recorded else set()
+        recorded = needs_record(self.folder)
+        ids = recorded_ids(self.folder) if recorded else set()
         if recorded and not ids:
             raise self._foreign()
         if os.path.getsize(self.path) == 0:

@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
+from marklight.concurrency import once
 from marklight.engines.relational import records
 from marklight.model import Counts, DocumentId, Failure, FileState, normalize_key
-from marklight.once import once
 from marklight.query import Filters
 
 if TYPE_CHECKING:

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from marklight import engines, ownership
+from marklight import engines
 from marklight.errors import NotFound, UsageError
 from marklight.library.transfer.copying import SnapshotSource, Transfer, check_target, copy
+from marklight.place import machine_id
 from marklight.ports import Engine, Progress, no_progress
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def open_end(
                 )
             yield End(library.engine, lambda: library.commits_engine, library)
         return
-    address, machine = engines.parse_address(place), ownership.machine_id()
+    address, machine = engines.parse_address(place), machine_id()
     if address.folder is not None:
         address = address._replace(folder=address.folder.expanduser().resolve())
     values = other.settings if other else read_settings(None, assignments)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from marklight.errors import UsageError
 
 if TYPE_CHECKING:
-    from marklight.library.settings_tables import Serve
+    from marklight.library.configuration import Serve
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 """Names of this machine that no DNS record can redirect."""

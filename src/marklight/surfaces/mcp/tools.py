@@ -13,7 +13,7 @@ from mcp.shared.exceptions import MCPError
 
 from marklight.errors import MarklightError, NotFound, UsageError
 from marklight.formatting import one_line, place_text
-from marklight.library.settings_tables import Ask
+from marklight.library.configuration import Ask
 from marklight.model import DocumentId
 from marklight.parameters import suggest
 from marklight.ports import Progress

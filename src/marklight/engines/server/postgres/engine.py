@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from marklight.concurrency import once
 from marklight.engines import EngineAddress, ServerSettings
 from marklight.engines.relational.contents import RelationalContents
 from marklight.engines.relational.documents import RelationalDocuments
@@ -27,7 +28,6 @@ from marklight.engines.server.postgres.session import PostgresSession, open_snap
 from marklight.engines.server.postgres.vector_index import STORED, unpack
 from marklight.errors import Busy, ConnectionLost, ReadOnly, StoreError
 from marklight.model import Batch, DocumentId, Failure, FileState
-from marklight.once import once
 from marklight.ports import Snapshot
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Concurrency of one library: a limit of searches, single-flight for scans of the disk, a retry for lost connections."""
+"""Concurrency: a thread-safe cached property, single-flight calls, a limit of searches, a retry for lost connections."""
 
 from __future__ import annotations
 
@@ -7,17 +7,58 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from threading import Condition
-from typing import Generic, ParamSpec, TypeVar
+from threading import Condition, RLock
+from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from marklight.errors import ConnectionLost
+
+Value = TypeVar("Value")
+
+
+class once(Generic[Value]):  # noqa: N801 - used as a decorator, like `property`
+    """A cached property; `functools.cached_property` since Python 3.12 lets two threads compute it twice.
+
+    The value is stored in the instance, so reading it again takes no lock. All properties of an instance share one
+    re-entrant lock, since they may depend on each other.
+    """
+
+    def __init__(self, compute: Callable[[Any], Value]) -> None:
+        self._compute = compute
+        self._name = compute.__name__
+        self.__doc__ = compute.__doc__
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> once[Value]: ...
+
+    @overload
+    def __get__(self, instance: object, owner: type) -> Value: ...
+
+    def __get__(self, instance: object | None, owner: type) -> once[Value] | Value:
+        if instance is None:
+            return self
+        values = instance.__dict__
+        with values.setdefault(_LOCK, RLock()):
+            if self._name not in values:
+                values[self._name] = self._compute(instance)
+            value: Value = values[self._name]
+            return value
+
+
+def pop_cached(instance: object, name: str) -> Any:
+    """Remove a cached value from its instance and return it, after waiting for its computation; None if there is none."""
+    values = instance.__dict__
+    with values.setdefault(_LOCK, RLock()):
+        return values.pop(name, None)
+
+
+_LOCK = "_once"
+
 
 MAX_SEARCHES = os.cpu_count() or 1
 """Searches that run at once; others wait. More would compete for the interpreter lock: on two cores eight of
 them answer 45 queries a second, two of them 80, one 60."""
 
 Arguments = ParamSpec("Arguments")
-Value = TypeVar("Value")
 
 
 def repeat_if_lost(operation: Callable[Arguments, Value]) -> Callable[Arguments, Value]:
