@@ -115,7 +115,7 @@ def _row(
     note = notes.get(field.name, "").replace("|", "\\|")
     check = ALLOWED.get(key)
     folder = (check.limit or "yes") if check else ""
-    return f"| `{key}` | `{shown}` | {folder} | {note} |"
+    return f"| `{key}` | `{shown}` | {folder} | {note} |".replace("|  |", "| |")
 
 
 def _notes(part: type) -> dict[str, str]:

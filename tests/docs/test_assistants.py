@@ -72,7 +72,7 @@ def test_every_tool_parameter_and_flag_that_the_skill_names_exists() -> None:
 
 def test_the_page_on_assistants_names_the_tools_and_answers_there_are() -> None:
     text = ASSISTANTS.read_text()
-    assert text.count("<!-- end -->") == 5
+    assert text.count("<!-- end -->") == 4
     with clone():
         assert text == assistants(text), RENEW
 
