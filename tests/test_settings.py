@@ -96,13 +96,11 @@ def test_a_skipped_stage_is_not_in_the_pipeline() -> None:
 @pytest.mark.parametrize(
     "assignment",
     [
-        "search.reciprocal.k=-1",
         "search.per_document.max_passages=0",
         "search.confidence.threshold=2",
         "search.current_collection.boost=-1",
         "search.current_collection.boost=inf",
         "search.current_collection.boost=nan",
-        "search.reciprocal.k=inf",
         "search.min_candidates=2147483648",
         "search.graph.max_neighbours=9223372036854775807",
         "search.recency.strength=1" + 400 * "0",

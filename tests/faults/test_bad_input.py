@@ -264,7 +264,7 @@ def test_two_processes_can_index_one_library(tmp_path: Path) -> None:
             for number in range(150)
         },
     )
-    environ = {**os.environ, "MARKLIGHT_MODEL_NAME": "fake", "MARKLIGHT_INDEX_WAIT_SECONDS": "60"}
+    environ = {**os.environ, "MARKLIGHT_MODEL_NAME": "fake"}
     both = [
         subprocess.Popen(
             [*PROGRAM, "index", "--json"], cwd=folder, env=environ, stdout=subprocess.PIPE

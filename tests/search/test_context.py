@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from marklight.answer import Hit, Hits
-from marklight.errors import SettingsError
 from marklight.model import DocumentId
 from marklight.ports import Snapshot, Tools
 from marklight.query import Query
 from marklight.search.context import Context, Parents
 from tests.making import library, write
-from tests.search.stage_settings import build_stage
 
 WORDS = " ".join(f"w{number}" for number in range(60))
 PAGE = "# Page\n\n" + "\n\n".join(
@@ -86,13 +85,14 @@ def test_dropped_passages_are_replaced_up_to_the_limit(
     assert wide[-1] == found[-1]
 
 
-def test_a_long_section_is_cut_around_the_passage_with_a_notice(snapshot: Snapshot) -> None:
+def test_a_long_section_is_cut_around_the_passage_with_a_notice(
+    snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = hits(snapshot, ("long.md", 3))
     own = found[0].chunk
     for most in (1, 2_000, 3_000, 5_000):
-        ((wide,), message) = shown(
-            Query("w1", expand_context=True), found, snapshot, Context(max_characters=most)
-        )
+        monkeypatch.setattr(Context, "max_characters", most)
+        ((wide,), message) = shown(Query("w1", expand_context=True), found, snapshot, Context())
         assert own.text.strip() in wide.chunk.text
         assert len(wide.chunk.text) <= max(most, len(own.text))
         assert f"{most:,} characters" in message[0]
@@ -113,13 +113,7 @@ def test_parent_sections_have_neighbours_too(snapshot: Snapshot) -> None:
 
 def test_a_part_of_a_very_long_line_stays_a_part(snapshot: Snapshot) -> None:
     found = hits(snapshot, ("line.txt", 1))
-    assert shown(Query("word", context=1), found, snapshot, Context(max_characters=3_000))[0] == (
-        found
-    )
+    with mock.patch.object(Context, "max_characters", 3_000):
+        assert shown(Query("word", context=1), found, snapshot, Context())[0] == found
     ((wide,), _) = shown(Query("word", context=1), found, snapshot, Context())
     assert wide.chunk.text.strip() == ("word " * 1000).strip()
-
-
-def test_zero_characters_are_an_error() -> None:
-    with pytest.raises(SettingsError, match="max_characters"):
-        build_stage(Context, max_characters=0)

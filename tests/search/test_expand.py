@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from marklight.errors import SettingsError
 from marklight.model import Batch, Vectors
 from marklight.ports import Tools
 from marklight.query import Mode, Query
 from marklight.search.retrieve import Expand, Semantic
 from tests.contracts.builders import entry
 from tests.oracle import MemoryEngine
-from tests.search.stage_settings import build_stage
 
 if TYPE_CHECKING:
     from marklight.model import Matrix, Vector
@@ -83,11 +81,15 @@ def test_the_nearest_terms_are_added_one_inflection_each(tools: Tools) -> None:
     )
 
 
-def test_max_terms_and_min_cosine_limit_the_expansion(tools: Tools) -> None:
-    assert [*Expand(max_terms=1)(Query(QUERY), tools).expanded_with] == ["authentication"]
-    assert Expand(max_terms=0)(Query(QUERY), tools).expanded_with == {}
-    assert [*Expand(min_cosine=0.55)(Query(QUERY), tools).expanded_with] == ["authentication"]
-    assert Expand(min_cosine=0.92)(Query(QUERY), tools).expanded_with == {}
+@pytest.mark.parametrize(
+    ("name", "value", "added"),
+    [("max_terms", 1, 1), ("min_cosine", 0.55, 1), ("min_cosine", 0.92, 0)],
+)
+def test_number_and_cosine_of_added_terms_are_limited(
+    tools: Tools, monkeypatch: pytest.MonkeyPatch, name: str, value: float, added: int
+) -> None:
+    monkeypatch.setattr(Expand, name, value)
+    assert [*Expand()(Query(QUERY), tools).expanded_with] == ["authentication"][:added]
 
 
 @pytest.mark.parametrize(
@@ -128,11 +130,3 @@ def test_a_hypothesis_is_embedded_as_a_passage(tools: Tools) -> None:
         "near the query": 0.44,
         "near the terms": 0.0,
     }
-
-
-def test_settings_out_of_bounds_are_rejected() -> None:
-    for count in (-1, 21):
-        with pytest.raises(SettingsError, match="max_terms"):
-            build_stage(Expand, max_terms=count)
-    with pytest.raises(SettingsError, match="min_cosine"):
-        build_stage(Expand, min_cosine=1.5)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from marklight.answer import Hit, Hits, Level, best_first
 from marklight.errors import NotFound, UsageError
@@ -16,7 +16,6 @@ from marklight.model import Chunk, Document, DocumentId, Heading
 from marklight.ports import Snapshot, Tools
 from marklight.query import Query
 from marklight.report import Extract
-from marklight.settings import Within
 from marklight.text import digest
 from marklight.text.lines import DocumentLines, Lines
 
@@ -143,7 +142,7 @@ class Parents:
 class Context:
     """Add neighbours on both sides, or the whole section, as `--context` and `--expand-context` request."""
 
-    max_characters: Annotated[int, Within(1)] = 20_000
+    max_characters: ClassVar[int] = 20_000
     """Maximum length of a result with context; a longer section is cut around the passage."""
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
@@ -163,10 +162,7 @@ class Context:
             cut += not complete
         if cut:
             results = "1 result is" if cut == 1 else f"{cut} results are"
-            tools.notify(
-                f"{results} cut to {self.max_characters:,} characters around the passage;"
-                " search.context.max_characters changes that"
-            )
+            tools.notify(f"{results} cut to {self.max_characters:,} characters around the passage")
         return tuple(shown)
 
     def _expanded(self, query: Query, hit: Hit, documents: OpenDocuments) -> tuple[Hit, bool]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from math import exp, nextafter, prod
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from marklight.answer import Hits, best_first
 from marklight.errors import ModelServerError
@@ -78,8 +78,8 @@ class WeightedSum:
 class Reciprocal:
     """Sum of 1 / (k + rank) over the lists with candidates, divided by the highest possible sum."""
 
-    k: Annotated[float, Within(0, 1_000_000)] = 60.0
-    """Smoothing constant; higher values reduce the advantage of top ranks."""
+    k: ClassVar[float] = 60.0
+    """Smoothing constant of Cormack, Clarke and Büttcher (SIGIR 2009); higher values reduce the advantage of top ranks."""
 
     def __call__(
         self, lists: Mapping[str, Hits], query: Query, factors: Mapping[str, float], tools: Tools

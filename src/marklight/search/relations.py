@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Annotated, TypeVar
+from typing import Annotated, ClassVar, TypeVar
 
 from marklight.answer import Hits, LinkedDocument
 from marklight.model import Chunk, Document, DocumentId, LinkType, ResolvedLink
@@ -273,8 +273,6 @@ MAX_LINKED = 64
 Hand-set; not measured."""
 FOLLOWED = 3
 """Best documents whose links are followed. Hand-set; not measured."""
-MAX_DOCUMENTS = 20
-"""Bound of the setting. Hand-set; not measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,13 +283,13 @@ class Linked:
     cosine similarity are chosen. Only where the first result is more likely wrong than right.
     """
 
-    max_documents: Annotated[int, Within(0, MAX_DOCUMENTS)] = 3
-    """Number of documents to add; 0 turns it off."""
+    max_documents: ClassVar[int] = 3
+    """Number of documents to add. Hand-set; not measured."""
     below: Annotated[float, Within(0, 1)] = 0.5
     """Score of the first result below which documents are added; 1 adds them to nearly every answer."""
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
-        if not self.max_documents or not hits or hits[0].score >= self.below:
+        if not hits or hits[0].score >= self.below:
             return hits
         if query.mode is Mode.CODE or query.filters.documents:
             return hits

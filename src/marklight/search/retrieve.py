@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, ClassVar
 
 from marklight.answer import Hits
 from marklight.ports import BOILERPLATE, FIELD_BOOSTS, Embedder, ScoredChunk, Snapshot, Tools
 from marklight.query import Mode, Query
-from marklight.settings import Within
 from marklight.text import analyze, code_terms, query_terms
 from marklight.text.languages import main_languages
 
@@ -21,23 +20,21 @@ CANDIDATES_PER_TERM = 8
 """Nearest terms fetched for each one added, as most are inflections of a word of the query. Hand-set; not measured."""
 MAX_QUERY_TERMS = 3
 """Longer queries, stop words aside, are not expanded. Hand-set; not measured."""
-MAX_ADDED = 20
-"""Bound of the setting. Hand-set; not measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expand:
     """Add the vocabulary terms closest to the query, for semantic search. Not used with `--hypothesis`."""
 
-    max_terms: Annotated[int, Within(0, MAX_ADDED)] = 3  # hand-set; not measured
-    """Maximum number of terms to add."""
-    min_cosine: Annotated[float, Within(0, 1)] = 0.5
+    max_terms: ClassVar[int] = 3
+    """Maximum number of terms to add, hand-set; not measured."""
+    min_cosine: ClassVar[float] = 0.5
     """Minimum cosine of a term with the query, after the mean vector of the vocabulary is subtracted: with it
     `auth` (.68) and `db` (.75) get their long forms, and `k8s` does not get `kudos` (.39)."""
 
     def __call__(self, query: Query, tools: Tools) -> Query:
         uses_vectors = query.mode in (Mode.HYBRID, Mode.SEMANTIC)
-        if tools.embedder is None or not uses_vectors or query.hypothesis or not self.max_terms:
+        if tools.embedder is None or not uses_vectors or query.hypothesis:
             return query
         terms = set(analyze(query.text))
         if len(terms) > MAX_QUERY_TERMS:

@@ -140,7 +140,7 @@ def test_ctrl_c_stops_a_search_and_not_the_session(
 SLOW_EMBEDDING = f"""
 import time
 from marklight.library import watching
-def slowly(library, progress, seconds):
+def slowly(ingest, lock, wait_seconds, progress, seconds):
     progress("Embedding passages", 63, 100)
     time.sleep(0.2)
     return True
