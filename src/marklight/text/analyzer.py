@@ -208,7 +208,7 @@ def tokenize(folded: str) -> list[str]:
 
 def strip_marks(token: str) -> str:
     """Remove emphasis (`_so_`) and trailing `+` and `#` from a token, except from `C++`, `C#` and `F#`."""
-    token = token.strip("_")
+    token = token.strip("_").lstrip("'’_")
     letters = token.rstrip("+#").rstrip("_") if token and token[-1] in "+#" else token
     return token if len(letters) == 1 else letters
 
