@@ -223,7 +223,7 @@ def test_mcp_searches_commits(repository: Repository, tmp_path: Path) -> None:
         assert text_of(none).startswith("No ")
         wrong = await client.call_tool("search_git_history", {"query": "x", "file": "a"})
         assert wrong.is_error
-        assert "file_pattern" in text_of(wrong)
+        assert "Did you mean 'files'?" in text_of(wrong)
 
     async def main() -> None:
         async with connected(repository.folder, tmp_path, "http", "auto") as client:

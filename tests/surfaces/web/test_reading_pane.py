@@ -255,12 +255,7 @@ def test_reading_a_document_writes_no_file(served: Served, page: Page) -> None:
     page.goto("/?open=notes.txt")
     expect(page.locator("#view-text")).to_contain_text("espresso")
     folder = Path(served.host.library.place.folder)
-    assert sorted(each.name for each in folder.iterdir()) == [
-        ".marklight",
-        "guide",
-        "many",
-        "notes.txt",
-    ]
+    assert sorted(each.name for each in folder.iterdir()) == ["guide", "many", "notes.txt"]
 
 
 def test_list_pane_and_filters_use_the_same_date(browser: Browser, tmp_path: Path) -> None:
