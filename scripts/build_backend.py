@@ -1,4 +1,4 @@
-"""PEP 517 build backend: builds the default model's files, then calls hatchling.
+"""PEP 517 build backend: builds the default model's files, copies the skill file into the package, then calls hatchling.
 
 A Python that is too old gets one clear line: pip would resolve the dependencies first and report one of those.
 Must run on old versions of Python.
@@ -45,6 +45,7 @@ def build_wheel(directory: str, config_settings: object = None, metadata: object
     from hatchling import build
 
     build_model()
+    _copy_skill()
     _write_manual()
     return str(build.build_wheel(directory, config_settings, metadata))
 
@@ -54,6 +55,7 @@ def build_editable(directory: str, config_settings: object = None, metadata: obj
     from hatchling import build
 
     build_model()
+    _copy_skill()
     _write_manual()
     return str(build.build_editable(directory, config_settings, metadata))
 
@@ -63,6 +65,12 @@ def build_sdist(directory: str, config_settings: object = None) -> str:
     from hatchling import build
 
     return str(build.build_sdist(directory, config_settings))
+
+
+def _copy_skill() -> None:
+    """Copy the skill file into the package; in the repository it is where programs that install skills look for it."""
+    copy = _MODELS.parent / "surfaces" / "setup" / "SKILL.md"
+    copy.write_bytes((_MODELS.parents[2] / "skills" / "marklight" / "SKILL.md").read_bytes())
 
 
 def _write_manual() -> None:

@@ -25,7 +25,7 @@ from marklight import models
 from marklight.surfaces.cli.app import run
 
 ROOT = Path(__file__).parents[2]
-SKILL = ROOT / "src" / "marklight" / "surfaces" / "setup" / "SKILL.md"
+SKILL = ROOT / "skills" / "marklight" / "SKILL.md"
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), SKILL])
 NOTES = "examples/notes"
 

@@ -18,6 +18,7 @@ from marklight.library.configuration import SCHEMA
 from marklight.library.folder_settings import ALLOWED
 from marklight.settings import Settings, combine
 from marklight.surfaces.cli.app import app
+from marklight.surfaces.setup.config_file import SKILL as PACKAGED_SKILL
 
 from . import figures
 from .assisting import ASSISTANTS, assistants
@@ -29,8 +30,6 @@ SHARED_BY = 2
 """Commands with the same option from which on it is described once."""
 _RANGE = re.compile(r"  \[\d+<=x<=\d+\]|; \d+<=x<=\d+")
 """The range of a number, which an error names."""
-PUBLIC_SKILL = ROOT / "skills" / "marklight" / "SKILL.md"
-"""Where programs that install skills from a repository look for them; the package has the same."""
 
 
 def page() -> str:
@@ -141,4 +140,4 @@ if __name__ == "__main__":
     with clone():
         ASSISTANTS.write_text(assistants(ASSISTANTS.read_text()))
     LLMS.write_text(llms())
-    PUBLIC_SKILL.write_bytes(SKILL.read_bytes())
+    PACKAGED_SKILL.write_bytes(SKILL.read_bytes())

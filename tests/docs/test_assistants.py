@@ -11,17 +11,17 @@ from marklight.surfaces.cli.app import app
 from marklight.surfaces.mcp.tool_definitions import tools_for
 from marklight.surfaces.schemas import ANSWER
 from marklight.surfaces.setup.clients import CLIENTS, Client
+from marklight.surfaces.setup.config_file import SKILL as PACKAGED_SKILL
 
 from .assisting import ASSISTANTS, assistants
 from .examples import ROOT, SKILL, clone
 from .llms import BESIDE, DOCS, LLMS, llms
-from .reference import PUBLIC_SKILL
 
 RENEW = "run `python -m tests.docs.reference`"
 
 
 def test_the_skill_in_the_repository_is_the_one_in_the_package() -> None:
-    assert PUBLIC_SKILL.read_bytes() == SKILL.read_bytes(), RENEW
+    assert PACKAGED_SKILL.read_bytes() == SKILL.read_bytes(), RENEW
 
 
 def test_the_skill_is_short_and_says_when_to_use_it() -> None:
@@ -30,7 +30,7 @@ def test_the_skill_is_short_and_says_when_to_use_it() -> None:
     assert lines[0] == lines[3] == "---"
     name, description = (line.partition(": ") for line in lines[1:3])
     # The form's own limits: agentskills.io/specification.
-    assert name[::2] == ("name", PUBLIC_SKILL.parent.name)
+    assert name[::2] == ("name", SKILL.parent.name)
     assert description[0] == "description"
     assert 0 < len(description[2]) <= 1024
     assert ": " not in description[2], "YAML would take it for a mapping"
