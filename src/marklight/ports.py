@@ -13,8 +13,7 @@ from marklight.query import Filters, Query
 
 if TYPE_CHECKING:
     from marklight.engines.relational.blocks import RelationalBlocks
-    from marklight.engines.relational.contents import RelationalContents
-    from marklight.engines.relational.documents import RelationalDocuments
+    from marklight.engines.relational.documents import RelationalContents, RelationalDocuments
     from marklight.engines.relational.links import RelationalLinks
     from marklight.engines.relational.snapshot import RelationalMetadata, RelationalStatus
     from marklight.engines.relational.vocabulary import RelationalVocabulary

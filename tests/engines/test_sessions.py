@@ -1,4 +1,4 @@
-"""Contract of `Session`: the shared SQL means the same in SQLite and PostgreSQL."""
+"""Contract of `SqlSession`: the shared SQL means the same in SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from marklight.engines.embedded.session import SqliteSession
-from marklight.engines.relational.session import Session
+from marklight.engines.relational import SqlSession
 from marklight.model import DocumentId
 
 ODD_TEXTS = [
@@ -30,7 +30,7 @@ ODD_TEXTS = [
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def session(request: pytest.FixtureRequest) -> Iterator[Session]:
+def session(request: pytest.FixtureRequest) -> Iterator[SqlSession]:
     """Return a session with a table of numbered texts."""
     if request.param == "sqlite":
         connection = sqlite3.connect(":memory:", isolation_level=None)
@@ -57,7 +57,7 @@ def session(request: pytest.FixtureRequest) -> Iterator[Session]:
     connections.close()
 
 
-def test_lists_are_tables_in_their_order(session: Session) -> None:
+def test_lists_are_tables_in_their_order(session: SqlSession) -> None:
     texts = "SELECT key, value FROM texts(?) t ORDER BY key"
     assert session.all(texts, [ODD_TEXTS]) == list(enumerate(ODD_TEXTS))
     assert session.all(texts, [[]]) == []
@@ -72,7 +72,7 @@ def test_lists_are_tables_in_their_order(session: Session) -> None:
     assert sorted(session.all("SELECT value, count FROM counts(?) c", [counts])) == sorted(counts)
 
 
-def test_rows_are_numbered_in_their_order(session: Session) -> None:
+def test_rows_are_numbered_in_their_order(session: SqlSession) -> None:
     session.insert("numbered", "name, size", ((text, at) for at, text in enumerate(ODD_TEXTS)))
     rows = session.all("SELECT row, name FROM numbered ORDER BY row")
     assert [name for _, name in rows] == ODD_TEXTS
@@ -86,7 +86,7 @@ def test_rows_are_numbered_in_their_order(session: Session) -> None:
     assert list(session.next_rows("numbered", 0)) == []
 
 
-def test_texts_sort_by_code_point(session: Session) -> None:
+def test_texts_sort_by_code_point(session: SqlSession) -> None:
     session.insert("numbered", "name", ((text,) for text in ODD_TEXTS))
     rows = session.all("SELECT name FROM numbered ORDER BY name")
     assert [name for (name,) in rows] == sorted(ODD_TEXTS)
@@ -95,7 +95,7 @@ def test_texts_sort_by_code_point(session: Session) -> None:
     ]
 
 
-def test_a_conflict_updates_or_is_ignored(session: Session) -> None:
+def test_a_conflict_updates_or_is_ignored(session: SqlSession) -> None:
     session.run(
         "INSERT INTO numbered (name, size) SELECT value, count FROM counts(?) c WHERE true"
         " ON CONFLICT (name) DO UPDATE SET size = numbered.size + excluded.size",
@@ -117,7 +117,7 @@ def test_a_conflict_updates_or_is_ignored(session: Session) -> None:
     ]
 
 
-def test_each_row_is_joined_with_the_first_of_a_query(session: Session) -> None:
+def test_each_row_is_joined_with_the_first_of_a_query(session: SqlSession) -> None:
     session.insert("numbered", "name, size", [("a", 1), ("b", 1), ("c", 1), ("d", 2)])
     rows = session.all(
         "SELECT s.value, x.name FROM integers(?) s CROSS JOIN LATERAL ["
@@ -128,7 +128,7 @@ def test_each_row_is_joined_with_the_first_of_a_query(session: Session) -> None:
     assert rows == [(1, "a"), (1, "b"), (2, "d")]
 
 
-def test_statements_run_while_rows_are_read(session: Session) -> None:
+def test_statements_run_while_rows_are_read(session: SqlSession) -> None:
     session.insert("numbered", "name, size", ((str(at), at) for at in range(3000)))
     seen = []
     for (size,) in session.each("SELECT size FROM numbered ORDER BY size"):
@@ -140,7 +140,7 @@ def test_statements_run_while_rows_are_read(session: Session) -> None:
     assert session.run("DELETE FROM numbered WHERE size < ?", [10]) == 10
 
 
-def test_a_text_contains_another(session: Session) -> None:
+def test_a_text_contains_another(session: SqlSession) -> None:
     contains = "SELECT p.value FROM texts(?) p JOIN texts(?) j ON instr(p.value, j.value) > 0"
     assert session.all(contains, [["anna", "Bo", "x"], ["nn"]]) == [("anna",)]
     assert session.one("SELECT value FROM texts(?) t WHERE value = ?", [["a"], "b"]) is None

@@ -16,8 +16,7 @@ from marklight.engines.embedded.vector_files import (
     vector_file_info,
 )
 from marklight.engines.embedded.write import replace
-from marklight.engines.relational.repair import repair_tables
-from marklight.engines.relational.write import finish
+from marklight.engines.relational.write import finish, repair_tables
 from marklight.model import Batch, DocumentId
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from marklight.errors import Busy, StoreError
 from marklight.private_files import create_private, is_plain_file, remove
 
 if TYPE_CHECKING:
-    from marklight.engines.relational.session import Row
+    from marklight.engines.relational import Row
 
 _FETCH_ROWS = 256
 """Rows fetched before other threads may use the connection."""
@@ -48,7 +48,7 @@ _REPLACEMENTS = (
     ("document_ids(?)", _PAIRS.format("collection", "path")),
     ("counts(?)", _PAIRS.format("value", "count")),
 )
-"""Replacements that turn the SQL of `engines/relational/session.py` into that of SQLite, in order."""
+"""Replacements that turn the SQL of `engines/relational/__init__.py` into that of SQLite, in order."""
 
 
 @lru_cache(maxsize=1024)

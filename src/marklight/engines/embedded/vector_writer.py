@@ -21,8 +21,7 @@ from marklight.engines.embedded.vector_files import (
     vector_file_info,
 )
 from marklight.engines.relational import vocabulary
-from marklight.engines.relational.repair import UNUSED
-from marklight.engines.relational.write import AddedVectors
+from marklight.engines.relational.write import UNUSED_VECTOR, AddedVectors
 from marklight.engines.vector_math import check_model_dimension
 from marklight.model import Vectors
 from marklight.private_files import is_plain_folder
@@ -135,7 +134,7 @@ def clean(session: SqliteSession, folder: Path, library: str, keep: Iterable[str
     ):
         deleted += session.run("DELETE FROM vectors WHERE model = ?", [row])
         session.run("DELETE FROM models WHERE row = ?", [row])
-    deleted += session.run(f"DELETE FROM vectors WHERE {UNUSED}")
+    deleted += session.run(f"DELETE FROM vectors WHERE {UNUSED_VECTOR}")
     session.run("UPDATE state SET unused_vectors = 0")
     for name, row, count in session.all("SELECT name, row, file_rows FROM models"):
         remaining = [

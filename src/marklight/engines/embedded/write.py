@@ -9,7 +9,7 @@ from typing import Any
 from marklight.engines.embedded.checksums import passage_checksum, store_checksums
 from marklight.engines.embedded.session import SqliteSession
 from marklight.engines.relational.write import (
-    Change,
+    ChangedRows,
     replace_documents,
     replace_failures,
     touch_documents,
@@ -17,7 +17,7 @@ from marklight.engines.relational.write import (
 from marklight.model import Batch, Document
 
 
-def replace(session: SqliteSession, batch: Batch) -> Change:
+def replace(session: SqliteSession, batch: Batch) -> ChangedRows:
     """Delete and insert documents; deleted passages are tombstones until the lexical index drops them."""
 
     def checksum(document: Document, columns: Sequence[Any]) -> int:

@@ -11,7 +11,7 @@ from marklight.model import DocumentId
 from marklight.ports import SharedBlock, StoredBlock
 
 if TYPE_CHECKING:
-    from marklight.engines.relational.session import Session
+    from marklight.engines.relational import SqlSession
     from marklight.engines.relational.snapshot import RelationalSnapshot
     from marklight.engines.relational.write import InsertedEntry
 
@@ -40,7 +40,7 @@ _ORIGINS = (
 """Each step is one search in the index, however many documents have the same origin."""
 
 
-def insert(session: Session, inserted: Iterable[InsertedEntry]) -> None:
+def insert(session: SqlSession, inserted: Iterable[InsertedEntry]) -> None:
     """Insert the blocks of new documents."""
     rows: list[tuple[int, int, int, int]] = []
     for item in inserted:

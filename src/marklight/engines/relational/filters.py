@@ -27,7 +27,7 @@ from marklight.query import Filters, PathPattern
 from marklight.text import ENGLISH, has_words, matches_phrases, phrase_terms
 
 if TYPE_CHECKING:
-    from marklight.engines.relational.session import Session
+    from marklight.engines.relational import SqlSession
     from marklight.engines.relational.snapshot import RelationalSnapshot
 
 MAX_DOCUMENTS_COUNTED = 1_000
@@ -65,13 +65,13 @@ RowsWithTerms = Callable[[Sequence[str], RowFilter | None], Sequence[int]]
 
 
 def matching_rows(
-    session: Session, filters: Filters, rows_with_terms: RowsWithTerms
+    session: SqlSession, filters: Filters, rows_with_terms: RowsWithTerms
 ) -> RowFilter | None:
     """Return the rows that match the filters; None if all do."""
     return _with_phrases(session, filters, _by_metadata(session, filters), rows_with_terms)
 
 
-def matching_documents(session: Session, rows: RowFilter | None, limit: int) -> list[DocumentId]:
+def matching_documents(session: SqlSession, rows: RowFilter | None, limit: int) -> list[DocumentId]:
     """Return the documents with a matching passage, ordered by id."""
     condition, values = sql_condition(rows)
     # Few matching rows are looked up; else each document is checked for a matching passage.
@@ -87,7 +87,7 @@ def matching_documents(session: Session, rows: RowFilter | None, limit: int) -> 
     return [DocumentId(*row) for row in documents]
 
 
-def count_matching(session: Session, rows: RowFilter | None) -> int:
+def count_matching(session: SqlSession, rows: RowFilter | None) -> int:
     """Return the number of matching passages; estimated from the share of documents where those are many."""
     documents, chunks = map(int, session.all("SELECT documents, chunks FROM state")[0])
     if rows is None:
@@ -102,7 +102,7 @@ def count_matching(session: Session, rows: RowFilter | None) -> int:
 
 
 @raises_damaged
-def _by_metadata(session: Session, filters: Filters) -> RowFilter | None:
+def _by_metadata(session: SqlSession, filters: Filters) -> RowFilter | None:
     """Return the rows that match the filters on documents and languages; None if all do."""
     conditions, values = _conditions(filters)
     languages = [matching_languages(part) for part in filters.parts() if part.languages]
@@ -247,7 +247,7 @@ def _range(column: str, bounds: tuple[str | None, str | None]) -> tuple[str, lis
 
 
 def _with_phrases(
-    session: Session, filters: Filters, rows: RowFilter | None, rows_with_terms: RowsWithTerms
+    session: SqlSession, filters: Filters, rows: RowFilter | None, rows_with_terms: RowsWithTerms
 ) -> RowFilter | None:
     """Keep the rows that contain all required phrases and none of the excluded ones."""
     parts = filters.parts()
@@ -275,7 +275,7 @@ def _with_phrases(
 
 
 def _texts_with_terms(
-    session: Session,
+    session: SqlSession,
     phrases: Sequence[str],
     rows: RowFilter | None,
     rows_with_terms: RowsWithTerms,

@@ -24,7 +24,7 @@ from marklight.model import (
 )
 
 if TYPE_CHECKING:
-    from marklight.engines.relational.session import Row
+    from marklight.engines.relational import Row
 
 CHUNK = (
     "c.id, d.collection, d.path, c.ordinal, c.title, c.headings, c.anchor, c.first_line,"

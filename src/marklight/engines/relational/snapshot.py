@@ -16,16 +16,16 @@ from marklight.model import Counts, DocumentId, Failure, FileState, normalize_ke
 from marklight.query import Filters
 
 if TYPE_CHECKING:
+    from marklight.engines.relational import SqlSession
     from marklight.engines.relational.blocks import RelationalBlocks
-    from marklight.engines.relational.contents import RelationalContents
     from marklight.engines.relational.documents import (
         DocumentFacts,
+        RelationalContents,
         RelationalDocuments,
         StoredPassage,
     )
     from marklight.engines.relational.filters import RowFilter
     from marklight.engines.relational.links import RelationalLinks
-    from marklight.engines.relational.session import Session
     from marklight.engines.relational.vocabulary import RelationalVocabulary, TermVectors
     from marklight.ports import DocumentMatch
 
@@ -146,7 +146,7 @@ class RelationalSnapshot(ABC):
     A subclass adds the readers of its lexical index and its vectors.
     """
 
-    def __init__(self, session: Session, caches: Caches, library: str, generation: int) -> None:
+    def __init__(self, session: SqlSession, caches: Caches, library: str, generation: int) -> None:
         self.session = session
         self.caches = caches
         self.library = library
@@ -175,7 +175,7 @@ class RelationalSnapshot(ABC):
 
     @once
     def contents(self) -> RelationalContents:
-        from marklight.engines.relational.contents import RelationalContents
+        from marklight.engines.relational.documents import RelationalContents
 
         return RelationalContents(self)
 
@@ -286,7 +286,7 @@ class RelationalMetadata:
         return dict(rows)
 
 
-def document_languages(session: Session) -> list[str]:
+def document_languages(session: SqlSession) -> list[str]:
     """Return the distinct languages of documents in order, each by one lookup in the index of metadata."""
     from marklight.engines.metadata_filters import LANGUAGE
 
@@ -299,7 +299,7 @@ def document_languages(session: Session) -> list[str]:
     return [value for (value,) in rows]
 
 
-def language_counts(session: Session) -> dict[str, int]:
+def language_counts(session: SqlSession) -> dict[str, int]:
     """Return the languages of documents in order with document counts up to `MAX_COUNTED`."""
     from marklight.engines.metadata_filters import LANGUAGE
     from marklight.text.languages import MAX_COUNTED

@@ -18,7 +18,7 @@ from marklight.ports import VOCABULARY_SIZE, ScoredTerm
 from marklight.text import vocabulary_fingerprint, vocabulary_terms
 
 if TYPE_CHECKING:
-    from marklight.engines.relational.session import Session
+    from marklight.engines.relational import SqlSession
     from marklight.engines.relational.snapshot import RelationalSnapshot
     from marklight.model import Matrix, Vector, Vectors
 
@@ -128,7 +128,7 @@ class RelationalVocabulary:
 
 
 def _read(
-    session: Session,
+    session: SqlSession,
     model: str,
     model_row: int,
     dimension: int,
@@ -153,7 +153,7 @@ def _read(
 
 
 def _matrix(
-    session: Session, dimension: int, rows: Sequence[int], before: TermVectors | None
+    session: SqlSession, dimension: int, rows: Sequence[int], before: TermVectors | None
 ) -> Matrix:
     """Return the vectors of these rows; those that were cached are copied, others read."""
     import numpy as np
@@ -181,7 +181,7 @@ def _matrix(
 
 
 def term_changes(
-    session: Session, deleted: Iterable[int], inserted: Iterable[Entry]
+    session: SqlSession, deleted: Iterable[int], inserted: Iterable[Entry]
 ) -> Counter[str] | None:
     """Return the changes of document frequencies by a commit, before it deletes documents.
 
@@ -200,7 +200,7 @@ def term_changes(
     return changes
 
 
-def apply_changes(session: Session, changes: Counter[str] | None) -> None:
+def apply_changes(session: SqlSession, changes: Counter[str] | None) -> None:
     """Update the document frequencies; None counts all terms again."""
     if changes is None:
         recount(session)
@@ -216,7 +216,7 @@ def apply_changes(session: Session, changes: Counter[str] | None) -> None:
         session.run("DELETE FROM terms WHERE documents <= 0")
 
 
-def recount(session: Session) -> None:
+def recount(session: SqlSession) -> None:
     """Count the documents that contain each term, from the stored texts."""
     frequencies = count_terms(session)
     session.run("DELETE FROM terms")
@@ -224,7 +224,7 @@ def recount(session: Session) -> None:
     session.run("UPDATE state SET vocabulary = ?", [vocabulary_fingerprint()])
 
 
-def count_terms(session: Session) -> Counter[str]:
+def count_terms(session: SqlSession) -> Counter[str]:
     """Return the document frequencies of the stored texts."""
     frequencies: Counter[str] = Counter()
     for (text,) in session.each("SELECT text FROM contents"):
@@ -232,7 +232,7 @@ def count_terms(session: Session) -> Counter[str]:
     return frequencies
 
 
-def delete_unused_vectors(session: Session, models: Iterable[str]) -> int:
+def delete_unused_vectors(session: SqlSession, models: Iterable[str]) -> int:
     """Delete vectors of other models, and of terms that left the vocabulary; return how many."""
     return session.run(
         "DELETE FROM term_vectors WHERE model NOT IN"
@@ -243,7 +243,7 @@ def delete_unused_vectors(session: Session, models: Iterable[str]) -> int:
 
 
 def add_vectors(
-    session: Session,
+    session: SqlSession,
     model_row: int,
     vectors: Vectors,
     checksum: Callable[[str, bytes], int] | None = None,

@@ -1,15 +1,18 @@
 """Apply a batch to the tables, in two phases: replace documents with all their rows, then update what commits share.
 
 The second phase changes counters, vocabulary, edges, manifest and generation. With several writers it needs a lock, so it is short.
-The counters are maintained by every commit, so that reading them takes the same time in any library.
+The counters are maintained by every commit, so that reading them takes the same time in any library. `repair_tables` recomputes
+counters and derived tables that do not match the documents.
 """
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from marklight.engines.metadata_filters import (
@@ -18,10 +21,11 @@ from marklight.engines.metadata_filters import (
     normalize_language,
     timestamp,
 )
-from marklight.engines.names import title_entries_of
+from marklight.engines.names import HeadedPassage, title_entries, title_entries_of
 from marklight.engines.relational import blocks, links, vocabulary
 from marklight.engines.relational.documents import column
 from marklight.engines.relational.records import (
+    decode_texts,
     encode_json,
     encode_levels,
     encode_record,
@@ -30,9 +34,10 @@ from marklight.engines.relational.records import (
 )
 from marklight.levels import entry_levels
 from marklight.model import Batch, Document, DocumentId, Entry, FileState
+from marklight.text import vocabulary_fingerprint
 
 if TYPE_CHECKING:
-    from marklight.engines.relational.session import Session
+    from marklight.engines.relational import Row, SqlSession
 
 TITLE_COLUMNS = "document, title, first, last, score"
 """Columns of a title or heading, in the order of `names.TitleEntry`."""
@@ -94,7 +99,7 @@ class AddedVectors(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Change:
+class ChangedRows:
     """Rows that a commit has deleted and inserted, and what the second phase needs to know of them."""
 
     deleted: Mapping[DocumentId, int]
@@ -114,7 +119,9 @@ class Change:
         return Counter(chunk.digest for item in self.inserted for chunk in item.entry.chunks)
 
 
-def replace_documents(session: Session, batch: Batch, checksum: Checksum | None = None) -> Change:
+def replace_documents(
+    session: SqlSession, batch: Batch, checksum: Checksum | None = None
+) -> ChangedRows:
     """Delete and insert documents with all their rows: the first phase of a commit, with the two functions below.
 
     The documents must be locked, where several writers work at once.
@@ -134,7 +141,7 @@ def replace_documents(session: Session, batch: Batch, checksum: Checksum | None 
     terms = vocabulary.term_changes(session, rows, entries)
     if rows:
         session.run(f"DELETE FROM documents WHERE row {_THOSE}", [rows])
-    return Change(
+    return ChangedRows(
         deleted,
         [row for row, _ in chunks],
         Counter(digest for _, digest in chunks),
@@ -145,7 +152,7 @@ def replace_documents(session: Session, batch: Batch, checksum: Checksum | None 
     )
 
 
-def touch_documents(session: Session, touched: Iterable[tuple[DocumentId, FileState]]) -> None:
+def touch_documents(session: SqlSession, touched: Iterable[tuple[DocumentId, FileState]]) -> None:
     """Store the new file states of documents whose text did not change; part of the first phase."""
     files = dict(touched)
     dates = column(session, "date", files)
@@ -159,7 +166,7 @@ def touch_documents(session: Session, touched: Iterable[tuple[DocumentId, FileSt
     )
 
 
-def replace_failures(session: Session, batch: Batch) -> None:
+def replace_failures(session: SqlSession, batch: Batch) -> None:
     """Delete the failures of documents that are gone or replaced, and store new ones; part of the first phase."""
     ids = [*batch.removed, *(entry.document.id for entry in batch.entries)]
     session.many("DELETE FROM failures WHERE collection = ? AND path = ?", ids)
@@ -179,7 +186,7 @@ def replace_failures(session: Session, batch: Batch) -> None:
 
 
 def finish(
-    session: Session, batch: Batch, change: Change, added: Sequence[AddedVectors] = ()
+    session: SqlSession, batch: Batch, change: ChangedRows, added: Sequence[AddedVectors] = ()
 ) -> int:
     """Update counters, vocabulary, edges and manifest, and return the new generation: the second phase.
 
@@ -221,7 +228,7 @@ def finish(
 
 
 def _insert(
-    session: Session,
+    session: SqlSession,
     entries: Sequence[Entry],
     communities: Mapping[DocumentId, int],
     checksum: Checksum | None,
@@ -232,9 +239,9 @@ def _insert(
     chunks = session.next_rows("chunks", sum(len(entry.chunks) for entry in entries))
     inserted, used = [], 0
     for document, entry in zip(documents, entries, strict=True):
-        own = chunks[used : used + len(entry.chunks)]
-        inserted.append(InsertedEntry(entry, document, own, checksum))
-        used += len(own)
+        rows = chunks[used : used + len(entry.chunks)]
+        inserted.append(InsertedEntry(entry, document, rows, checksum))
+        used += len(rows)
     _insert_documents(session, inserted, communities)
     _insert_passages(session, inserted, ", checksum" if checksum else "")
     _insert_links(session, inserted)
@@ -243,7 +250,7 @@ def _insert(
 
 
 def _insert_documents(
-    session: Session, inserted: Sequence[InsertedEntry], communities: Mapping[DocumentId, int]
+    session: SqlSession, inserted: Sequence[InsertedEntry], communities: Mapping[DocumentId, int]
 ) -> None:
     """Insert documents with all that belongs to them but passages and links."""
     documents = [(item.document, item.entry.document) for item in inserted]
@@ -306,7 +313,7 @@ def _insert_documents(
 
 
 def _insert_passages(
-    session: Session, inserted: Sequence[InsertedEntry], checksum_column: str
+    session: SqlSession, inserted: Sequence[InsertedEntry], checksum_column: str
 ) -> None:
     session.insert(
         "chunks",
@@ -325,7 +332,7 @@ def _insert_passages(
     )
 
 
-def _insert_links(session: Session, inserted: Sequence[InsertedEntry]) -> None:
+def _insert_links(session: SqlSession, inserted: Sequence[InsertedEntry]) -> None:
     """Insert links, with every key that they may resolve to."""
     pairs = [(item.document, link) for item in inserted for link in item.entry.document.links]
     if not pairs:
@@ -359,10 +366,10 @@ def _insert_links(session: Session, inserted: Sequence[InsertedEntry]) -> None:
     )
 
 
-def _count_vectors(session: Session, change: Change, added: Sequence[AddedVectors]) -> None:
+def _count_vectors(session: SqlSession, change: ChangedRows, added: Sequence[AddedVectors]) -> None:
     """Update the counters of embedded passages and of unused vectors, from the digests that a commit changed."""
     inserted, deleted = change.inserted_digests, change.deleted_digests
-    new = {(each.model_row, digest) for each in added for digest in each.digests}
+    new = {(vectors.model_row, digest) for vectors in added for digest in vectors.digests}
     touched = {*inserted, *deleted, *(digest for _, digest in new)}
     embedded: Counter[int] = Counter()
     unused = 0
@@ -377,7 +384,101 @@ def _count_vectors(session: Session, change: Change, added: Sequence[AddedVector
         unused += (not count) - (existed and not before)
     session.many(
         "UPDATE models SET embedded = embedded + ? WHERE row = ?",
-        ((change, model) for model, change in embedded.items() if change),
+        ((difference, model) for model, difference in embedded.items() if difference),
     )
     if unused:
         session.run("UPDATE state SET unused_vectors = unused_vectors + ?", [unused])
+
+
+UNUSED_VECTOR = "NOT EXISTS (SELECT 1 FROM chunks c WHERE c.digest = vectors.digest)"
+"""SQL condition: no passage uses the vector."""
+
+_COUNTERS = (
+    ("state", "documents", "(SELECT count(*) FROM documents)"),
+    ("state", "chunks", "(SELECT count(*) FROM chunks)"),
+    ("state", "boilerplate_chunks", "(SELECT count(*) FROM chunks WHERE digest = '')"),
+    ("state", "unused_vectors", f"(SELECT count(*) FROM vectors WHERE {UNUSED_VECTOR})"),
+    (
+        "models",
+        "embedded",
+        "(SELECT count(*) FROM chunks c JOIN vectors v ON v.digest = c.digest"
+        " WHERE v.model = models.row)",
+    ),
+)
+"""Table and column of each counter, with the query for its value."""
+
+
+def repair_tables(session: SqlSession) -> list[str]:
+    """Recompute what is wrong and return the findings; run in one transaction that no other writer disturbs."""
+    findings = []
+    for table, counter, truth in _COUNTERS:
+        if session.run(f"UPDATE {table} SET {counter} = {truth} WHERE {counter} <> {truth}"):
+            findings.append(f"The counter `{counter}` was wrong and has been corrected")
+    if _repair_dates(session):
+        findings.append("Dates of documents were wrong and have been recomputed")
+    rebuilt = list(
+        filter(None, [_repair_titles(session), _repair_terms(session), _repair_edges(session)])
+    )
+    if findings or rebuilt:
+        # A new generation, so that no reader continues with cached values.
+        session.run("UPDATE state SET generation = generation + 1")
+    return [*findings, *rebuilt]
+
+
+def _repair_dates(session: SqlSession) -> int:
+    """Recompute the dates by which documents are sorted and filtered; return how many were wrong."""
+    wrong = [
+        (right, row)
+        for row, date, mtime_ns, stored in session.all(
+            "SELECT row, date, mtime_ns, timestamp FROM documents"
+        )
+        if (right := timestamp(date, mtime_ns)) != stored
+    ]
+    session.many("UPDATE documents SET timestamp = ? WHERE row = ?", wrong)
+    return len(wrong)
+
+
+def _repair_titles(session: SqlSession) -> str:
+    rows = list(_title_rows(session))
+    if sorted(session.all(f"SELECT {TITLE_COLUMNS} FROM titles")) == sorted(rows):
+        return ""
+    session.run("DELETE FROM titles")
+    session.insert("titles", TITLE_COLUMNS, rows)
+    return "The table of titles and headings was wrong and has been rebuilt"
+
+
+def _title_rows(session: SqlSession) -> Iterator[Row]:
+    """Yield the titles and headings of the stored documents, with `TITLE_COLUMNS`."""
+    passages = session.each(
+        "SELECT document, ordinal, headings, merged FROM chunks WHERE digest <> '' ORDER BY document"
+    )
+    for document, group in groupby(passages, key=lambda row: row[0]):
+        path, record = session.all(
+            "SELECT path, record FROM documents JOIN contents ON document = row WHERE row = ?",
+            [document],
+        )[0]
+        stored = json.loads(record)
+        headed = [
+            HeadedPassage(ordinal, decode_texts(headings), decode_texts(merged))
+            for _, ordinal, headings, merged in group
+        ]
+        for row in title_entries(path, stored["title"], stored["aliases"], headed):
+            yield document, *row
+
+
+def _repair_terms(session: SqlSession) -> str:
+    if session.value("SELECT vocabulary FROM state") != vocabulary_fingerprint():
+        return ""  # counted by another version: the next commit counts them again
+    if dict(session.all("SELECT term, documents FROM terms")) == vocabulary.count_terms(session):
+        return ""
+    vocabulary.recount(session)
+    return "Document frequencies of the vocabulary were wrong and have been recounted"
+
+
+def _repair_edges(session: SqlSession) -> str:
+    if not links.is_up_to_date(session):
+        return ""  # not in use before they are resolved again
+    if set(session.all("SELECT source, target FROM edges")) == links.resolved_edges(session):
+        return ""
+    links.rebuild(session)
+    return "The table of links between documents was wrong and has been rebuilt"

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from marklight.concurrency import once
 from marklight.engines import EngineAddress, ServerSettings
-from marklight.engines.relational.contents import RelationalContents
-from marklight.engines.relational.documents import RelationalDocuments
+from marklight.engines.relational.documents import RelationalContents, RelationalDocuments
 from marklight.engines.relational.snapshot import Caches, RelationalSnapshot, RelationalStatus
 from marklight.engines.server.postgres import schema
 from marklight.engines.server.postgres.commit import (
@@ -31,8 +30,8 @@ from marklight.model import Batch, DocumentId, Failure, FileState
 from marklight.ports import Snapshot
 
 if TYPE_CHECKING:
+    from marklight.engines.relational import Row
     from marklight.engines.relational.filters import RowFilter
-    from marklight.engines.relational.session import Row
     from marklight.engines.server.postgres.indexes import RowReader
     from marklight.model import Matrix
     from marklight.ports import IndexedFile, PathRange, VectorReader
@@ -245,7 +244,7 @@ class PostgresEngine:
     def check(self) -> list[str]:
         if not self._exists():
             return []
-        from marklight.engines.relational.repair import repair_tables
+        from marklight.engines.relational.write import repair_tables
 
         with self.writers.alone(WAIT_SECONDS) as session:
             with session.transaction():

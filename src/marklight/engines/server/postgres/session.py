@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import psycopg
 from psycopg import RawServerCursor, sql
 
-from marklight.engines.relational.session import Row
+from marklight.engines.relational import Row
 from marklight.engines.server.postgres.connections import AnyConnection, Connections, MissingLibrary
 from marklight.engines.server.postgres.schema import READ_STATE, check_version
 
@@ -38,7 +38,7 @@ def _close(cursor: RawServerCursor[Row]) -> None:
 class PostgresSession:
     """Statements on one connection; its errors are `StoreError`s. Several threads may use it, one at a time.
 
-    Statements are in the SQL of `engines/relational/session.py`, which is that of PostgreSQL with `?` for parameters.
+    Statements are in the SQL of `engines/relational/__init__.py`, which is that of PostgreSQL with `?` for parameters.
     """
 
     def __init__(self, connections: Connections, connection: AnyConnection) -> None:

@@ -12,7 +12,7 @@ from marklight.engines.lexical import FIELDS
 from marklight.engines.server.postgres.vector_index import pack_integers
 
 if TYPE_CHECKING:
-    from marklight.engines.relational.session import Row
+    from marklight.engines.relational import Row
     from marklight.engines.server.bm25 import Floats, Ints
     from marklight.engines.server.postgres.indexes import IndexChange
     from marklight.engines.server.postgres.session import PostgresSession
