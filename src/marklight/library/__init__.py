@@ -196,7 +196,7 @@ class Library(Operations):
 
     def stored_vectors(self, model: str, digests: Sequence[str]) -> Mapping[str, Vector]:
         """Return vectors by content digest from indexes of this folder in other places and of folders that no longer exist."""
-        from marklight.engines.embedded.vector_reuse import stored_vectors
+        from marklight.engines.embedded.checksums import stored_vectors
 
         vectors: dict[str, Vector] = {}
         for index, record in library_records():

@@ -8,10 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from marklight.engines.embedded.session import SqliteSession
+from marklight.engines.embedded.session import SqliteSession, check_schema, connect
+from marklight.errors import StoreError
 from marklight.model import DocumentId
+from marklight.private_files import is_plain_file
+
+if TYPE_CHECKING:
+    from marklight.model import Vector
 
 _PASSAGE_COLUMNS = (
     "c.id, c.ordinal, c.digest, c.kind, c.parent, c.anchor, c.first_line, c.last_line, c.title, c.headings,"
@@ -33,6 +39,8 @@ _DOCUMENT_QUERIES = (
     " WHERE {c.document} ORDER BY c.document, c.ordinal, g.language",
 )
 """Queries for the rows that the checksum of a document covers; the first column is the row of the document."""
+_REUSE_WAIT_SECONDS = 1.0
+"""Time limit for waiting while another process locks the database of another index."""
 _OWNER_COLUMNS = {"vectors": "digest", "term_vectors": "term"}
 """Column that identifies the owner of a vector, by table."""
 
@@ -145,3 +153,32 @@ def _document_checksums(
         (document, int.from_bytes(hasher.digest(), "big") >> 1)
         for document, hasher in hashers.items()
     ]
+
+
+def stored_vectors(database: Path, model: str, digests: Sequence[str]) -> dict[str, Vector]:
+    """Return vectors from the database of another index by text digest; those that are missing or damaged are left out."""
+    import numpy as np
+
+    if not is_plain_file(database):
+        return {}
+    try:
+        session = connect(database, wait_seconds=_REUSE_WAIT_SECONDS)
+    except StoreError:
+        return {}
+    try:
+        check_schema(session)
+        key = str(session.value("SELECT library FROM state")).encode()
+        rows = session.all(
+            "SELECT v.digest, v.vector, v.checksum FROM json_each(?) d CROSS JOIN vectors v ON v.digest = d.value"
+            " JOIN models m ON m.row = v.model AND m.name = ? AND length(v.vector) = 4 * m.dimension",
+            [list(digests), model],
+        )
+    except StoreError:
+        return {}
+    finally:
+        session.close()
+    return {
+        digest: np.frombuffer(vector, dtype="<f4")
+        for digest, vector, checksum in rows
+        if vector_checksum(key, digest, vector) == checksum
+    }

@@ -10,18 +10,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from marklight.concurrency import once
+from marklight.engines.embedded import vector_files
 from marklight.engines.embedded.lexical_index import LexicalIndex
 from marklight.engines.embedded.session import SqliteSession, WriterLock
 from marklight.engines.embedded.store import OTHER_VERSION, Store
-from marklight.engines.embedded.vector_files import MappedVectors
 from marklight.engines.relational.snapshot import Caches, RelationalSnapshot, RelationalStatus
 from marklight.errors import StoreError
-from marklight.model import Batch, DocumentId
+from marklight.model import Batch, Document, DocumentId
 
 if TYPE_CHECKING:
     from marklight.engines.embedded.lexical_search import EmbeddedLexical
     from marklight.engines.embedded.vector_search import EmbeddedVectors
     from marklight.engines.relational.filters import RowFilter
+    from marklight.engines.relational.write import ChangedRows
 
 MAX_EXACT_VECTORS = 50_000
 """Count of vectors up to which all are scored exactly: that takes about as long as embedding the query, 3 ms.
@@ -38,7 +39,7 @@ class Parts:
     writer_lock: WriterLock
     store: Store
     lexical: LexicalIndex
-    mapped_vectors: MappedVectors
+    mapped_vectors: vector_files.MappedVectors
     max_exact_vectors: int
     """Vectors up to which all are compared with the query."""
     caches: Caches = field(default_factory=Caches)
@@ -129,7 +130,7 @@ class EmbeddedEngine:
             writer_lock,
             store,
             LexicalIndex(folder),
-            MappedVectors(writer_lock, store),
+            vector_files.MappedVectors(writer_lock, store),
             max_exact_vectors,
         )
 
@@ -174,16 +175,13 @@ class EmbeddedEngine:
         return int(session.value("SELECT generation FROM state"))
 
     def _apply(self, session: SqliteSession, batch: Batch) -> None:
-        from marklight.engines.embedded.write import replace
         from marklight.engines.relational.write import AddedVectors, finish
 
         # A commit without passages loads no tantivy, one without vectors no numpy.
-        change = replace(session, batch)
+        change = replace_documents(session, batch)
         added: list[AddedVectors] = []
         if batch.vectors is not None:
-            from marklight.engines.embedded import vector_writer
-
-            added = vector_writer.add(
+            added = vector_files.add(
                 session,
                 self.folder,
                 _library_id(session),
@@ -191,9 +189,7 @@ class EmbeddedEngine:
                 self._parts.max_exact_vectors,
             )
         if batch.concepts is not None:
-            from marklight.engines.embedded import vector_writer
-
-            vector_writer.add_term_vectors(session, batch.concepts)
+            vector_files.add_term_vectors(session, batch.concepts)
         finish(session, batch, change, added)
         if any(item.entry.chunks for item in change.inserted):
             from marklight.engines.embedded import lexical_writer
@@ -211,7 +207,6 @@ class EmbeddedEngine:
                 rebuild(self._parts.lexical, session)
 
     def clean(self, keep: Iterable[str]) -> int:
-        from marklight.engines.embedded import vector_writer
         from marklight.engines.relational import vocabulary
 
         if not self._parts.store.exists:
@@ -221,10 +216,10 @@ class EmbeddedEngine:
             library, models = _library_id(session), tuple(keep)
             with session.transaction():
                 deleted = vocabulary.delete_unused_vectors(session, models)
-                deleted += vector_writer.clean(session, self.folder, library, models)
+                deleted += vector_files.clean(session, self.folder, library, models)
                 if deleted:
                     session.run("UPDATE state SET generation = generation + 1")
-            vector_writer.sweep(session, self.folder, library)
+            vector_files.sweep(session, self.folder, library)
         return deleted
 
     def sizes(self) -> Mapping[str, int]:
@@ -285,6 +280,23 @@ class EmbeddedEngine:
         if not self._parts.writer_lock.held:
             raise RuntimeError("Writing requires the writer lock: use `with engine.writing(…)`")
         return self._parts.store.writer_session()
+
+
+def replace_documents(session: SqliteSession, batch: Batch) -> ChangedRows:
+    """Delete and insert documents, with checksums; deleted passages are tombstones until the lexical index drops them."""
+    from marklight.engines.embedded import checksums
+    from marklight.engines.relational import write
+
+    def checksum(document: Document, columns: Sequence[Any]) -> int:
+        return checksums.passage_checksum(session.key, document.digest, document.recipe, columns)
+
+    change = write.replace_documents(session, batch, checksum)
+    now = time.time()
+    session.insert("tombstones", "chunk, since", ((row, now) for row in change.deleted_chunks))
+    checksums.store_checksums(session, [item.document for item in change.inserted])
+    write.touch_documents(session, batch.touched)
+    write.replace_failures(session, batch)
+    return change
 
 
 @contextmanager

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from marklight.engines.embedded import lexical_writer, vector_writer
+from marklight.engines.embedded import lexical_writer, vector_files
 from marklight.engines.embedded.checksums import damaged_documents, damaged_vectors
+from marklight.engines.embedded.engine import Parts, replace_documents
 from marklight.engines.embedded.lexical_index import UnusableIndex, table_state
 from marklight.engines.embedded.session import SqliteSession, damaged
 from marklight.engines.embedded.vector_files import (
@@ -15,12 +15,8 @@ from marklight.engines.embedded.vector_files import (
     VectorFile,
     vector_file_info,
 )
-from marklight.engines.embedded.write import replace
 from marklight.engines.relational.write import finish, repair_tables
 from marklight.model import Batch, DocumentId
-
-if TYPE_CHECKING:
-    from marklight.engines.embedded.engine import Parts
 
 _LISTED = 3
 """Damaged documents that a finding lists by path, so that it fits on a line."""
@@ -46,7 +42,7 @@ def check(parts: Parts, session: SqliteSession) -> list[str]:
     library = session.value("SELECT library FROM state")
     for (model,) in session.all("SELECT name FROM models WHERE file_rows > 0"):
         findings += _repair_vector_files(parts, session, library, model)
-    leftovers = vector_writer.sweep(session, parts.folder, library)
+    leftovers = vector_files.sweep(session, parts.folder, library)
     leftovers += lexical_writer.sweep(parts.lexical, session)
     if leftovers:
         findings.append(f"Deleted leftover files or folders of the index: {leftovers}")
@@ -67,7 +63,7 @@ def _remove_damaged_documents(session: SqliteSession) -> Iterator[str]:
     ]
     batch = Batch(removed=tuple(ids))
     with session.transaction():
-        finish(session, batch, replace(session, batch))
+        finish(session, batch, replace_documents(session, batch))
     paths = ", ".join(sorted(id.path for id in ids)[:_LISTED])
     more = f" and {len(ids) - _LISTED} more" if len(ids) > _LISTED else ""
     yield f"Damaged in the index, so the next search reads them again from disk: {paths}{more}"

@@ -1,12 +1,14 @@
 """The database of an index: a pool of SQLite connections that read, and one that writes.
 
-The first writer creates the database. Outside the data directory it is opened only if this user created it in this place.
+The first writer creates the folder and the database: the tables are made in a file under another name, which is renamed when
+they are complete. Outside the data directory a database is opened only if this user created it in this place.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import secrets
 import sqlite3
 from collections import deque
 from collections.abc import Iterator
@@ -15,16 +17,25 @@ from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 
+from marklight.engines.embedded.schema import APPLICATION, TABLES, VERSION
 from marklight.engines.embedded.session import (
     SqliteSession,
     UnknownSchema,
     check_schema,
     connect,
     damaged,
+    explain,
 )
 from marklight.errors import StoreError
-from marklight.place import needs_record, recorded_ids
-from marklight.private_files import is_plain_folder
+from marklight.place import needs_record, record_database, recorded_ids, remember
+from marklight.private_files import (
+    create_private,
+    is_plain_folder,
+    make_private_folder,
+    remove,
+    write_private,
+)
+from marklight.text import vocabulary_fingerprint
 
 BUSY_SECONDS = 10.0
 """Time limit of a statement that waits for another process's lock on the database."""
@@ -48,6 +59,10 @@ _CANNOT_WRITE = (
 """Error codes of a folder that cannot be written, or of a full disk."""
 OTHER_VERSION = "has other tables than this version creates"
 """Reason to replace the database, as the end of a sentence that starts with "The index …"."""
+_HISTORY = "history"
+"""Folder of another index that may be inside one from its beginning: the history index."""
+_DRAFTS = "library.db.*.new*"
+"""Databases that a killed process left incomplete."""
 
 _parse_globs = lru_cache(maxsize=64)(json.loads)
 
@@ -123,16 +138,12 @@ class Store:
     def make_folder(self) -> None:
         """Create the folder, which contains the writer lock."""
         if not self.exists:
-            from marklight.engines.embedded.create import make_folder
-
-            make_folder(self.folder, self.documents)
+            _make_folder(self.folder, self.documents)
 
     def make_database(self) -> None:
         """Create the database, or replace one with other tables; the writer lock must be held."""
         if not self.exists:
-            from marklight.engines.embedded.create import create
-
-            self._key = create(self.path).encode()
+            self._key = _create_database(self.path).encode()
             if self._outdated:
                 self.notices.append(
                     f"The index in {self.folder} {OTHER_VERSION}, so it is rebuilt from the documents"
@@ -146,9 +157,7 @@ class Store:
     def snapshot(self) -> Iterator[SqliteSession]:
         """Open a connection that sees one commit for as long as it is held."""
         if not self.exists:
-            from marklight.engines.embedded.create import empty_database
-
-            session = empty_database(self.path)
+            session = _empty_database(self.path)
             session.connection.create_function("any_glob", 2, _any_glob, deterministic=True)
             try:
                 yield session
@@ -294,3 +303,75 @@ class Store:
         """Return the parameters for reading the file alone, which is correct only when the WAL is empty."""
         wal = self.path.with_name(self.path.name + "-wal")
         return [_IMMUTABLE] if not wal.exists() or wal.stat().st_size == 0 else []
+
+
+def _make_folder(folder: Path, documents: Path | None) -> None:
+    """Create the folder of an index and record its documents; outside the data directory, git ignores it."""
+    if documents is not None and not documents.is_dir():
+        raise StoreError(
+            f"The folder {documents} does not exist", "Move it back, or name another folder"
+        )
+    try:
+        if documents is not None:
+            remember(documents)
+        # The history index may be created first, in the folder of the index of documents.
+        for path in (folder.parent, folder) if folder.name == _HISTORY else (folder,):
+            make_private_folder(path)
+            if needs_record(path) and not os.listdir(path):
+                write_private(path / ".gitignore", b"*\n")
+    except OSError as error:
+        raise StoreError(
+            f"Cannot create the index folder {folder} ({os.strerror(error.errno or 0)})",
+            "Choose another folder with the variable MARKLIGHT_DATA_DIR or the setting `engine`",
+        ) from error
+
+
+def _create_database(path: Path) -> str:
+    """Create the database of an index, or replace it by an empty one, and return its id; the writer lock must be held."""
+    folder = path.parent
+    draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}.new")
+    id = secrets.token_hex(16)
+    try:
+        for leftover in folder.glob(_DRAFTS):
+            remove(leftover)
+        os.close(create_private(draft))
+        session = SqliteSession(draft, sqlite3.connect(draft, isolation_level=None))
+        try:
+            # No journal: an incomplete database is never used.
+            session.run("PRAGMA journal_mode = MEMORY")
+            with session.transaction():
+                _make_tables(session, id)
+            session.run("PRAGMA journal_mode = WAL")
+        finally:
+            session.close()
+        for suffix in ("-wal", "-shm", ""):
+            remove(path.with_name(path.name + suffix))
+        if needs_record(folder):
+            record_database(folder, draft, id)
+        os.replace(draft, path)
+        return id
+    except (OSError, sqlite3.Error) as error:
+        raise explain(error, path) from error
+    finally:
+        for leftover in folder.glob(f"{draft.name}*"):
+            remove(leftover)
+
+
+def _empty_database(path: Path) -> SqliteSession:
+    """Open an empty index in memory: the content of a snapshot where no index has been created."""
+    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    session = SqliteSession(path, connection)
+    _make_tables(session, "")  # the same id for all of them, so that they share cached results
+    return session
+
+
+def _make_tables(session: SqliteSession, library: str) -> None:
+    """Create the tables of an index."""
+    for statement in TABLES.split(";"):
+        session.run(statement)
+    session.run(
+        "INSERT INTO state (id, library, vocabulary) VALUES (1, ?, ?)",
+        [library, vocabulary_fingerprint()],
+    )
+    session.run(f"PRAGMA application_id = {APPLICATION}")
+    session.run(f"PRAGMA user_version = {VERSION}")
