@@ -102,7 +102,7 @@ def _boilerplate(values: Mapping[str, Any]) -> str:
         for each in values["most_shared"][:2]
     )
     return (
-        f"{values['blocks']:,} blocks of text that many documents share, {values['passages']:,} passages of nothing else;"
+        f"{values['blocks']:,} blocks of text that many documents share, {values['passages']:,} passages consist only of such text;"
         f" most often {', '.join(shown)}"
     )
 
