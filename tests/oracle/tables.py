@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from marklight.answer import Level
 from marklight.engines.lexical import document_terms, passage_terms, phrase_texts
@@ -13,13 +14,12 @@ from marklight.engines.metadata_filters import (
     FILES,
     LANGUAGE,
     TAG,
-    epoch_seconds,
+    TimeBounds,
+    day_range,
     file_and_author_filters,
-    in_bounds,
-    in_folders,
-    is_in_days,
+    globs_by_collection,
+    is_dated,
     matches_any_glob,
-    matches_any_path,
     matching_languages,
     metadata_pairs,
     normalize_language,
@@ -27,6 +27,7 @@ from marklight.engines.metadata_filters import (
     required_pairs,
     time_bounds,
     timestamp,
+    written_dates,
 )
 from marklight.engines.names import DOCUMENT_SCORE, title_entries_of
 from marklight.levels import entry_levels
@@ -41,7 +42,7 @@ from marklight.model import (
     normalize_key,
 )
 from marklight.ports import DocumentMatch, IndexedFile, PathRange, ScoredChunk
-from marklight.query import Filters
+from marklight.query import Filters, PathPattern
 from marklight.text import matches_phrases, normalize, title_key
 from marklight.text.languages import MAX_COUNTED
 from tests.oracle.state import State
@@ -71,7 +72,7 @@ class MemoryDocuments:
         entries = self.state.entries
         known = {id: entries[id].document for id in documents if id in entries}
         return {
-            id: epoch_seconds(timestamp(each.date, each.file.mtime_ns))
+            id: _epoch_seconds(timestamp(each.date, each.file.mtime_ns))
             for id, each in known.items()
         }
 
@@ -260,9 +261,9 @@ def matches(state: State, chunk: Chunk, filters: Filters) -> bool:
     files, authors = file_and_author_filters(filters)
     return (
         (not filters.collections or chunk.collection in filters.collections)
-        and (not filters.within or in_folders(chunk.collection, chunk.path, filters.within))
-        and (not filters.paths or matches_any_path(chunk.document, filters.paths))
-        and not matches_any_path(chunk.document, filters.exclude)
+        and (not filters.within or _in_folders(chunk.collection, chunk.path, filters.within))
+        and (not filters.paths or _matches_any_path(chunk.document, filters.paths))
+        and not _matches_any_path(chunk.document, filters.exclude)
         and (not filters.tags or any((TAG, normalize_tag(tag)) in known for tag in filters.tags))
         and all(fact in known for fact in required_pairs(filters))
         and (
@@ -270,8 +271,8 @@ def matches(state: State, chunk: Chunk, filters: Filters) -> bool:
             or any(key == FILES and matches_any_glob(value, files) for key, value in known)
         )
         and (not authors or any(key == AUTHOR and _has(value, authors) for key, value in known))
-        and in_bounds(document.date, when, time_bounds(filters))
-        and (not filters.dated or any(is_in_days(document, when, days) for days in filters.dated))
+        and _in_bounds(document.date, when, time_bounds(filters))
+        and (not filters.dated or any(_is_in_days(document, when, days) for days in filters.dated))
         and (not filters.languages or not languages.isdisjoint(matching_languages(filters)))
         and (not filters.documents or chunk.document in filters.documents)
         and matches_phrases(filters.phrases, filters.without, phrase_texts(chunk))
@@ -281,3 +282,51 @@ def matches(state: State, chunk: Chunk, filters: Filters) -> bool:
 
 def _has(value: str, parts: Sequence[str]) -> bool:
     return any(part in value for part in parts)
+
+
+def _epoch_seconds(when: str) -> float:
+    """Return a timestamp in seconds since the epoch."""
+    return datetime.fromisoformat(when).timestamp()
+
+
+def _in_bounds(date: str | None, when: str, bounds: TimeBounds | None) -> bool:
+    """Return True if a document with this own date and this timestamp is in such a range."""
+    if bounds is None:
+        return True
+    if bounds.written is None or not is_dated(date):
+        return _within(when, bounds.instants)
+    text = str(date)
+    return _within(text, bounds.written) or (_has_zone(text) and _within(when, bounds.instants))
+
+
+def _is_in_days(document: Document, when: str, days: tuple[str, str]) -> bool:
+    """Return True if a date of a document is in a range of days; one without a date of its own has its file time."""
+    bounds = day_range(*days)
+    if bounds.written and any(_within(date, bounds.written) for date in written_dates(document)):
+        return True
+    return not is_dated(document.date) and _within(when, bounds.instants)
+
+
+def _within(value: str, bounds: tuple[str | None, str | None]) -> bool:
+    begin, end = bounds
+    return (begin is None or value >= begin) and (end is None or value < end)
+
+
+def _has_zone(date: str) -> bool:
+    return date[-1:] == "Z" or (len(date) > 16 and date[-6:-5] in ("+", "-"))
+
+
+def _in_folders(collection: str, path: str, parts: Iterable[tuple[str, str]]) -> bool:
+    """Return True if a document is in one of these folders of these collections."""
+    return any(
+        collection == owner and (not folder or path.startswith(f"{folder}/"))
+        for owner, folder in parts
+    )
+
+
+def _matches_any_path(document: DocumentId, patterns: Iterable[PathPattern]) -> bool:
+    """Return True if one of these patterns matches the path of a document."""
+    return any(
+        owner in (None, document.collection) and matches_any_glob(document.path, globs)
+        for owner, globs in globs_by_collection(patterns).items()
+    )

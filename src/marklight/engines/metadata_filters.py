@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from marklight.errors import UsageError
-from marklight.model import Document, DocumentId, FileState, bounded_key, digest, normalize_key
+from marklight.model import Document, FileState, bounded_key, digest, normalize_key
 from marklight.query import Filters, PathPattern
 from marklight.text import fold
 
@@ -156,11 +156,6 @@ def timestamp(date: str | None, mtime_ns: int) -> str:
     return _text(modification_time(mtime_ns))
 
 
-def epoch_seconds(when: str) -> float:
-    """Return a timestamp in seconds since the epoch."""
-    return datetime.fromisoformat(when).timestamp()
-
-
 class TimeBounds(NamedTuple):
     """Half-open ranges of times that match, None where they are unbounded."""
 
@@ -225,33 +220,6 @@ def _shortest(moment: datetime) -> str:
     return text
 
 
-def in_bounds(date: str | None, when: str, bounds: TimeBounds | None) -> bool:
-    """Return True if a document with this own date and this timestamp is in such a range."""
-    if bounds is None:
-        return True
-    if bounds.written is None or not is_dated(date):
-        return _within(when, bounds.instants)
-    text = str(date)
-    return _within(text, bounds.written) or (_has_zone(text) and _within(when, bounds.instants))
-
-
-def is_in_days(document: Document, when: str, days: tuple[str, str]) -> bool:
-    """Return True if a date of a document is in a range of days; one without a date of its own has its file time."""
-    bounds = day_range(*days)
-    if bounds.written and any(_within(date, bounds.written) for date in written_dates(document)):
-        return True
-    return not is_dated(document.date) and _within(when, bounds.instants)
-
-
-def _within(value: str, bounds: tuple[str | None, str | None]) -> bool:
-    begin, end = bounds
-    return (begin is None or value >= begin) and (end is None or value < end)
-
-
-def _has_zone(date: str) -> bool:
-    return date[-1:] == "Z" or (len(date) > 16 and date[-6:-5] in ("+", "-"))
-
-
 MIN_NS, MAX_NS = -(2**63), 2**63 - 1
 """Range of a signed 64-bit integer, the largest that SQLite stores."""
 
@@ -265,14 +233,6 @@ def clamp_times(file: FileState) -> FileState:
     )
 
 
-def in_folders(collection: str, path: str, parts: Iterable[tuple[str, str]]) -> bool:
-    """Return True if a document is in one of these folders of these collections."""
-    return any(
-        collection == owner and (not folder or path.startswith(f"{folder}/"))
-        for owner, folder in parts
-    )
-
-
 def globs_by_collection(patterns: Iterable[PathPattern]) -> dict[str | None, list[str]]:
     """Group patterns of paths by their collection; None for those that apply to all."""
     groups: dict[str | None, list[str]] = {}
@@ -280,14 +240,6 @@ def globs_by_collection(patterns: Iterable[PathPattern]) -> dict[str | None, lis
         owner, glob = (None, pattern) if isinstance(pattern, str) else pattern
         groups.setdefault(owner, []).append(glob)
     return groups
-
-
-def matches_any_path(document: DocumentId, patterns: Iterable[PathPattern]) -> bool:
-    """Return True if one of these patterns matches the path of a document."""
-    return any(
-        owner in (None, document.collection) and matches_any_glob(document.path, globs)
-        for owner, globs in globs_by_collection(patterns).items()
-    )
 
 
 def matches_any_glob(path: str, globs: Iterable[str]) -> bool:

@@ -213,7 +213,7 @@ _HAS_ZONE = (
 
 
 def date_conditions(filters: Filters) -> Iterator[tuple[str, list[str]]]:
-    """Yield the filters on dates as SQL conditions on a document `d`, as `in_bounds` and `is_in_days` compare them."""
+    """Yield the filters on dates as SQL conditions on a document `d`: on its own date as written, else on its timestamp."""
     if bounds := time_bounds(filters):
         instants, values = _range("d.timestamp", bounds.instants)
         if bounds.written is None:
