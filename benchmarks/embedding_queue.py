@@ -31,7 +31,7 @@ import sys, time
 from marklight.engines.server.postgres.jobs import JobQueue
 from marklight.library import embedding_worker
 from marklight.models.fake import FakeEmbedder
-from marklight.surfaces.cli.app import run
+from marklight.surfaces.cli import run
 embed = FakeEmbedder.embed_passages
 def slowly(self, texts):
     time.sleep({SECONDS_PER_PASSAGE} * len(texts) if "passage" in texts[0] else 0)

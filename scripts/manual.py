@@ -39,7 +39,7 @@ def manual() -> str:
     """Return the page in roff."""
     sys.path.insert(0, str(ROOT / "src"))
     import marklight
-    from marklight.surfaces.cli.app import app
+    from marklight.surfaces.cli import app
 
     lines = [
         f'.TH MARKLIGHT 1 "" "marklight {marklight.__version__}" "User Commands"',

@@ -139,7 +139,7 @@ def setting_count() -> int:
 
 def command_count() -> int:
     """Return the number of commands that `marklight --help` describes; it names the others on one line."""
-    from marklight.surfaces.cli.app import SECTIONS
+    from marklight.surfaces.cli import SECTIONS
 
     return sum(map(len, SECTIONS.values()))
 

@@ -404,7 +404,3 @@ Progress = Callable[[str, int, int], None]
 
 def no_progress(phase: str, done: int, total: int) -> None:
     """Ignore progress."""
-
-
-def never_cancelled() -> None:
-    """Return without raising: nothing cancels the operation."""

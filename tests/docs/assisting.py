@@ -9,7 +9,7 @@ import marklight
 from marklight.operations import OPERATIONS
 from marklight.parameters import Parameter
 from marklight.surfaces import operations
-from marklight.surfaces.cli.app import app
+from marklight.surfaces.cli import app
 from marklight.surfaces.mcp import documents, rendering
 from marklight.surfaces.mcp.prompts import PROMPTS
 from marklight.surfaces.mcp.tool_definitions import Tool, tools_for

@@ -22,7 +22,7 @@ from typing import NamedTuple
 from unittest.mock import patch
 
 from marklight import models
-from marklight.surfaces.cli.app import run
+from marklight.surfaces.cli import run
 
 ROOT = Path(__file__).parents[2]
 SKILL = ROOT / "skills" / "marklight" / "SKILL.md"

@@ -17,7 +17,7 @@ import click
 from marklight.library.configuration import SCHEMA
 from marklight.library.folder_settings import ALLOWED
 from marklight.settings import Settings, combine
-from marklight.surfaces.cli.app import app
+from marklight.surfaces.cli import app
 from marklight.surfaces.setup.config_file import SKILL as PACKAGED_SKILL
 
 from . import figures

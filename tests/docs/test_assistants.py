@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from marklight.surfaces.cli.app import app
+from marklight.surfaces.cli import app
 from marklight.surfaces.mcp.tool_definitions import tools_for
 from marklight.surfaces.schemas import ANSWER
 from marklight.surfaces.setup.clients import CLIENTS, Client

@@ -15,7 +15,7 @@ import pytest
 from marklight.library.configuration import SCHEMA, stage_name
 from marklight.search.pipeline import FUSE, REFINE, RETRIEVE, REWRITE
 from marklight.settings import Layer, combine, known_keys
-from marklight.surfaces.cli.app import app
+from marklight.surfaces.cli import app
 
 from .examples import PAGES, ROOT, alike, clone, examples_of, printed, sessions
 from .reference import PAGE, page

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from marklight.surfaces.cli.app import COMMANDS
+from marklight.surfaces.cli import COMMANDS
 from scripts.manual import manual
 
 

@@ -40,7 +40,7 @@ SEVERAL = """
 import json, sys
 from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
-from marklight.surfaces.cli.app import run
+from marklight.surfaces.cli import run
 for call in json.loads(sys.argv[1]):
     with redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err:
         code = run(call)

@@ -22,7 +22,7 @@ from marklight.errors import ModelServerError
 from marklight.library import embedding_worker
 from marklight.library.embedding_worker import NOT_FINITE, EmbeddingWorker
 from marklight.models.fake import FakeEmbedder
-from marklight.surfaces.cli.app import run
+from marklight.surfaces.cli import run
 from tests.making import library, write
 from tests.servers.postgres import new_library, new_server
 from tests.waiting import PATIENCE_SECONDS, until
@@ -38,7 +38,7 @@ PROGRAM = """
 import json, sys, time
 from marklight.engines.server.postgres.jobs import JobQueue
 from marklight.models.fake import FakeEmbedder
-from marklight.surfaces.cli.app import run
+from marklight.surfaces.cli import run
 embed = FakeEmbedder.embed_passages
 def slowly(self, texts):
     print("embedding", flush=True)

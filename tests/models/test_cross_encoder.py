@@ -16,7 +16,7 @@ from marklight.models import DEFAULT, DEFAULT_RERANKER, load, load_reranker
 from marklight.models.pull import Hub, pull
 from marklight.models.store import import_folder, list_models, stored_folder, verify
 from marklight.ports import Reranker
-from marklight.surfaces.cli.app import run
+from marklight.surfaces.cli import run
 from tests.models import pairs, tiny
 from tests.models.hub import Behaviour, serving
 from tests.models.pairs import likely

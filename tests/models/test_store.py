@@ -18,7 +18,7 @@ from marklight.models.store import (
     stored_folder,
     verify,
 )
-from marklight.surfaces.cli.app import run
+from marklight.surfaces.cli import run
 from tests.models import tiny
 
 

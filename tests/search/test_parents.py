@@ -12,7 +12,7 @@ import marklight
 from marklight.ports import Tools
 from marklight.query import Query
 from marklight.search.context import Parents
-from marklight.surfaces.cli.app import run
+from marklight.surfaces.cli import run
 from tests.making import hits_of, library, write
 
 LONG = "\n\n".join(f"Paragraph {at} says that token {at} is refreshed. " * 12 for at in range(12))

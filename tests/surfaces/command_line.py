@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from marklight.surfaces.cli.app import run
+from marklight.surfaces.cli import run
 
 PAGES = {
     "guide/auth.md": "# Auth\n\n## Token refresh\n\nTokens expire after an hour; refresh them with the refresh call.\n",

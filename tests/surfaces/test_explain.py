@@ -20,7 +20,7 @@ from marklight.answer import Answer, Hit, Step, Why
 from marklight.library.configuration import STAGES, stage_name
 from marklight.query import Query
 from marklight.search.features import PassageFeatures, QueryFeatures
-from marklight.surfaces.cli.app import run
+from marklight.surfaces.cli import run
 from marklight.surfaces.explain import LEGEND, WIDTH, explanation
 from tests.making import chunk, write
 

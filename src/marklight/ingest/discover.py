@@ -80,7 +80,7 @@ class Scan:
 class Discover:
     """Select the files to index. In nested collections, a file belongs to the innermost one."""
 
-    parsers: Mapping[str, str] = field(default_factory=lambda: dict(PARSERS))
+    parsers: Mapping[str, str] = field(default_factory=PARSERS.copy)
     """Parser for each file pattern: `markdown`, `plain`, or `none` to skip. Files that match no pattern are not indexed."""
     include: tuple[str, ...] = ()
     """If set, only files that match one of these patterns are indexed; same syntax as .gitignore."""

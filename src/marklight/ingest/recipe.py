@@ -18,7 +18,7 @@ from marklight.text import digest, title_key
 if TYPE_CHECKING:
     from marklight.ingest.parse import Title
 
-PARSERS: Mapping[str, str] = {
+PARSERS = {
     "*.md": "markdown",
     "*.markdown": "markdown",
     "*.mdx": "markdown",

@@ -9,17 +9,18 @@ from pathlib import Path
 from threading import BoundedSemaphore, Lock
 from typing import TYPE_CHECKING, Any, Self
 
-from marklight import engines
 from marklight.concurrency import MAX_SEARCHES, SingleFlight, once, pop_cached
+from marklight.engines import open as open_engine
+from marklight.engines import parse_address
 from marklight.errors import UsageError
 from marklight.ingest.discover import Discover
 from marklight.ingest.pipeline import Ingest
 from marklight.ingest.recipe import Chunker
 from marklight.library import configuration
-from marklight.library.collections import CollectionFiles, check_names, scope_of
 from marklight.library.configuration import Index, Serve, Terminal, compose_pipeline
 from marklight.library.model_selection import ModelSelection
-from marklight.library.refresh import RefreshResult, ScanCursor
+from marklight.library.refresh import CollectionFiles, RefreshResult, ScanCursor
+from marklight.library.validation import check_names, scope_of
 from marklight.operations import OPERATIONS, Operations
 from marklight.place import (
     STORE,
@@ -30,7 +31,7 @@ from marklight.place import (
     machine_id,
     resolve_path,
 )
-from marklight.ports import Engine, never_cancelled, no_progress
+from marklight.ports import Engine, no_progress
 from marklight.search.pipeline import Pipeline
 from marklight.settings import Settings
 
@@ -66,6 +67,12 @@ IMPLEMENTATIONS = {
     "status": "indexing.status",
 }
 """Functions of this package that execute the operations."""
+
+
+def never_cancelled() -> None:
+    """Return without raising: nothing cancels the operation."""
+
+
 DEFAULT_HOOKS = {"progress": no_progress, "check_cancelled": never_cancelled}
 
 
@@ -84,7 +91,7 @@ class Library(Operations):
             self.place.folder, assignments, self._given
         )
         self.pipeline = compose_pipeline(self.settings)
-        self.address = engines.parse_address(
+        self.address = parse_address(
             index_address(self.place.folder, self.settings["engine"], self.settings["index.place"])
         )
         configuration.check_engine(self.settings, self.address)
@@ -160,15 +167,15 @@ class Library(Operations):
     def engine(self) -> Engine:
         """Return the engine of the documents."""
         self._check_open()
-        return engines.open(self.address, self.server_settings, self._recorded_folder)
+        return open_engine(self.address, self.server_settings, self._recorded_folder)
 
     @once
     def commits_engine(self) -> Engine:
         """Return the engine of the commits."""
-        from marklight.library.history import open_engine
+        from marklight.library import history
 
         self._check_open()
-        return open_engine(self.address, self.server_settings, self._recorded_folder)
+        return history.open_engine(self.address, self.server_settings, self._recorded_folder)
 
     @property
     def _recorded_folder(self) -> Path | None:

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from marklight.errors import NotFound, UsageError
 from marklight.formatting import place_text
-from marklight.library.collections import CollectionFiles
+from marklight.library.refresh import CollectionFiles
 from marklight.model import Document, DocumentId
 from marklight.ports import Snapshot
 from marklight.query import Filters, PathPattern

@@ -2,13 +2,15 @@
 
 A refresh scans the disk, indexes the text of changed files and embeds new passages. Concurrent searches share one
 scan (single-flight); a scan of a huge tree that runs out of time continues later at the scan cursor.
+The files of results are compared with the index once more: those that changed or disappeared since.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -16,15 +18,16 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
-from marklight.errors import Busy, ConnectionLost, ModelServerError, NotFound, StoreError
-from marklight.library.collections import shown_folder, unlisted_notice
+from marklight.errors import Busy, ConnectionLost, ModelServerError, NotFound, Refused, StoreError
 from marklight.library.model_selection import EMBEDDING_MODES
-from marklight.model import Batch, Counts, DocumentId
+from marklight.library.validation import collection_of
+from marklight.model import Batch, Counts, DocumentId, FileState
 from marklight.place import nested_notices
-from marklight.ports import INCOMPLETE, Engine, PathRange, Progress, Snapshot
+from marklight.ports import INCOMPLETE, Engine, IndexedFile, PathRange, Progress, Snapshot
 from marklight.private_files import read_private, write_private
 from marklight.query import Query
 from marklight.report import Report
+from marklight.text import digest
 
 if TYPE_CHECKING:
     from marklight.ingest.discover import FollowedLinks
@@ -366,3 +369,137 @@ def forget_incomplete_copy(engine: Engine, wait_seconds: float) -> None:
     if incomplete:
         with engine.writing(wait_seconds):
             engine.commit(Batch(manifest={INCOMPLETE: ""}))
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionFiles:
+    """The files below the folders of the collections."""
+
+    collections: Mapping[str, Path]
+    shared: bool = False
+    """True if other machines use the index too: it may contain documents whose files are not on this one."""
+
+    @property
+    def several(self) -> bool:
+        """Return true if places are printed with their collection, because there are several."""
+        return len(self.collections) > 1
+
+    def exists(self, id: DocumentId) -> bool:
+        """Return true if the file of a document exists, or may exist on another machine."""
+        return self.shared or self.is_here(id)
+
+    def is_here(self, id: DocumentId) -> bool:
+        """Return true if the file of a document is on this machine."""
+        folder = self.collections.get(id.collection)
+        return folder is not None and os.path.exists(os.path.join(folder, id.path))
+
+    def changed(self, indexed: Mapping[DocumentId, IndexedFile]) -> list[DocumentId]:
+        """Return the documents whose file changed or disappeared since it was indexed."""
+        return [id for id, file in indexed.items() if not self._is_unchanged(id, file)]
+
+    def _is_unchanged(self, id: DocumentId, indexed: IndexedFile) -> bool:
+        """Compare a racily clean file by content, any other by its size and time stamps."""
+        state = self._state(id)
+        if state is None and indexed.file.is_elsewhere:
+            return True
+        if state is None or not indexed.file.is_racy:
+            return state == indexed.file
+        from marklight.ingest.read import read
+
+        try:
+            text = read(self.collections[id.collection] / id.path, state.size).text
+        except Refused:
+            return False
+        return digest(text) == indexed.digest
+
+    def _state(self, id: DocumentId) -> FileState | None:
+        folder = self.collections.get(id.collection)
+        try:
+            return FileState.from_stat(os.stat(os.path.join(folder, id.path))) if folder else None
+        except (OSError, ValueError):
+            return None
+
+    def check_exists(self, id: DocumentId) -> None:
+        """Raise `NotFound` if the file of a document does not exist or cannot be reached."""
+        if self.exists(id):
+            return
+        if folder := self.denied_folder(id):
+            raise NotFound(f"{id.path} cannot be read: permission denied for {folder}")
+        raise NotFound(f"{id.path} is no longer on the disk")
+
+    def denied_folder(self, id: DocumentId) -> str:
+        """Return the folder above a document that this user may not enter; empty if there is none."""
+        root = self.collections.get(id.collection)
+        if root is None:
+            return ""
+        try:
+            os.stat(os.path.join(root, id.path))
+        except PermissionError:
+            parts = id.path.split("/")[:-1]
+            folders = ["/".join(parts[:depth]) for depth in range(len(parts) + 1)]
+            closed = (folder for folder in folders if not os.access(root / folder, os.X_OK))
+            return shown_folder(DocumentId(id.collection, f"{next(closed, '')}/"), self.collections)
+        except (OSError, ValueError):
+            pass
+        return ""
+
+    def has_folder(self) -> bool:
+        """Return true if the folder of any collection is on this machine."""
+        return any(map(os.path.isdir, self.collections.values()))
+
+    def missing(self) -> list[str]:
+        """Return a notice for each collection whose folder does not exist."""
+        what = "is not on this machine" if self.shared else "does not exist"
+        return [
+            f"The folder of collection {name!r} {what}: {folder}"
+            for name, folder in self.collections.items()
+            if not os.path.isdir(folder)
+        ]
+
+    def document_id(self, path: Path) -> DocumentId | None:
+        """Return the id of the document at an absolute path, by its text; None if the path is in no collection.
+
+        Nothing is read from the disk: the path may come from a client that may not learn which files exist.
+        """
+        file = Path(os.path.normpath(path))
+        collection = collection_of(self.collections, file.parent)
+        if not collection:
+            return None
+        return DocumentId(collection, file.relative_to(self.collections[collection]).as_posix())
+
+    def file_id(self, path: Path) -> DocumentId | None:
+        """Return the id of the document in an existing file, symbolic links resolved; None if there is none."""
+        try:
+            file = path.resolve()
+            return self.document_id(file) if file.is_file() else None
+        except (OSError, ValueError, RuntimeError):  # too long, or not a valid file name
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class ExistenceCheck:
+    """Returns true for documents whose file exists, and collects the folders that this user may not enter."""
+
+    files: CollectionFiles
+    denied: set[str] = field(default_factory=set)
+
+    def __call__(self, id: DocumentId) -> bool:
+        if self.files.exists(id):
+            return True
+        self.denied.update(filter(None, [self.files.denied_folder(id)]))
+        return False
+
+    def notices(self) -> list[str]:
+        """Return a notice for each of these folders."""
+        return [unlisted_notice(folder) for folder in sorted(self.denied)]
+
+
+def shown_folder(folder: DocumentId, collections: Mapping[str, Path]) -> str:
+    """Return the path of a folder as shown to the user; that of a collection's own folder is absolute."""
+    is_root = folder.path == "/"
+    return str(collections[folder.collection]) if is_root else folder.named(len(collections) > 1)
+
+
+def unlisted_notice(folder: str) -> str:
+    """Return the notice about a folder that this user may not list."""
+    return f"{folder} cannot be listed (permission denied); documents below it may be missing"

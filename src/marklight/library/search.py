@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from marklight.answer import Answer, Level, Ranking, within_budget
 from marklight.concurrency import repeat_if_lost
 from marklight.errors import HistoryError, ModelServerError, NotFound
-from marklight.library.collections import ExistenceCheck
 from marklight.library.configuration import Model
 from marklight.library.model_selection import (
     EMBEDDING_MODES,
@@ -21,6 +20,7 @@ from marklight.library.model_selection import (
 )
 from marklight.library.refresh import (
     MAX_ATTEMPTS,
+    ExistenceCheck,
     RefreshResult,
     incomplete_notices,
     index_again,

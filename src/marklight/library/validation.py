@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from marklight.errors import UsageError
-from marklight.library.collections import collection_of, scope_of
+from marklight.errors import SettingsError, UsageError
 from marklight.query import Filters, Mode, PathPattern, Query
 
 if TYPE_CHECKING:
@@ -173,3 +172,30 @@ def moment(day: str | None, *, last: bool = False) -> str | None:
     from marklight.text.dates import validate_date
 
     return validate_date(_text(day), last=last)
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Raise SettingsError for a name that cannot be the beginning of a path."""
+    for name in names:
+        if "/" in name or name in ("", ".", "..") or name != name.strip():
+            raise SettingsError(
+                f"A collection cannot be called {name!r}", "Use a name without `/`, such as docs"
+            )
+
+
+def collection_of(collections: Mapping[str, Path], folder: Path) -> str:
+    """Return the innermost collection that contains a folder; empty if none does."""
+    containing = [name for name, root in collections.items() if folder.is_relative_to(root)]
+    return max(containing, key=lambda name: len(collections[name].parts), default="")
+
+
+def scope_of(collections: Mapping[str, Path], part: Path) -> tuple[tuple[str, str], ...]:
+    """Return the scope of a folder: whole collections below it, or a folder of one collection."""
+    below = tuple((name, "") for name, root in collections.items() if root.is_relative_to(part))
+    owner = collection_of(collections, part)
+    if owner and collections[owner] != part:
+        below += ((owner, part.relative_to(collections[owner]).as_posix()),)
+    if not below:
+        roots = ", ".join(map(str, collections.values()))
+        raise UsageError(f"{part} is in no collection of its library", f"The library has: {roots}")
+    return below

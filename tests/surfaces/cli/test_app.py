@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from marklight.library import Library
-from marklight.surfaces.cli.app import COMMANDS
+from marklight.surfaces.cli import COMMANDS
 from marklight.surfaces.cli.output import Bar
 from tests.making import write
 from tests.surfaces.command_line import run_cli
@@ -152,7 +152,7 @@ def test_importing_loads_nothing_heavy() -> None:
 
 def test_help_loads_nothing_heavy() -> None:
     code = (
-        "import sys; from marklight.surfaces.cli.app import run; run(['--help']);"
+        "import sys; from marklight.surfaces.cli import run; run(['--help']);"
         " heavy = {'numpy', 'onnxruntime', 'tantivy', 'tokenizers', 'sqlite3', 'markdown_it', 'yaml', 'pathspec'}"
         " & set(sys.modules); sys.exit(str(heavy) if heavy else 0)"
     )

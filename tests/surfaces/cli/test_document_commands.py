@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from marklight.surfaces.cli.app import run
+from marklight.surfaces.cli import run
 from tests.making import write
 
 PAGES = {

@@ -11,7 +11,7 @@ import pytest
 from marklight.eval.dataset import CORPUS, QRELS, QUERIES, off_topic_queries
 from marklight.eval.run import WARM_UP
 from marklight.models.fake import FakeEmbedder
-from marklight.surfaces.cli.app import run
+from marklight.surfaces.cli import run
 from tests.making import write
 
 TEXTS = {

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from marklight.levels import LEVELS
-from marklight.surfaces.cli.app import run
+from marklight.surfaces.cli import run
 from marklight.surfaces.cli.interactive import COMMANDS, Session
 from tests.making import library, write
 
@@ -386,7 +386,7 @@ def test_lines_are_completed_by_commands_numbers_and_levels(folder: Path) -> Non
 
 def test_help_does_not_load_prompt_toolkit() -> None:
     check = (
-        "import sys; from marklight.surfaces.cli.app import run; run(['--help']);"
+        "import sys; from marklight.surfaces.cli import run; run(['--help']);"
         "assert not {'prompt_toolkit', 'wcwidth', 'marklight.library'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", check], check=True, capture_output=True)

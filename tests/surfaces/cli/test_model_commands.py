@@ -13,7 +13,7 @@ import pytest
 import marklight
 from marklight.errors import ModelError
 from marklight.models.remote import client
-from marklight.surfaces.cli.app import run as main
+from marklight.surfaces.cli import run as main
 from tests.making import write
 from tests.models.serving import Behaviour
 

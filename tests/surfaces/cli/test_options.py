@@ -8,7 +8,7 @@ import click
 import pytest
 
 from marklight.library.configuration import Index
-from marklight.surfaces.cli.app import COMMANDS
+from marklight.surfaces.cli import COMMANDS
 from tests.making import index_of, write
 from tests.surfaces.command_line import PAGES, run_cli
 from tests.surfaces.terminal import Terminal

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from marklight.surfaces.cli.app import run
+from marklight.surfaces.cli import run
 from marklight.surfaces.http.errors import json_response
 from marklight.surfaces.http.execution import event
 from tests.forgery import BIDI, DANGEROUS, ESCAPES, HEADER, NAME, NOTE, TAGS, TEXT

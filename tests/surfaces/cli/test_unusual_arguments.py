@@ -14,7 +14,7 @@ import pytest
 
 import marklight
 from marklight.errors import UsageError
-from marklight.surfaces.cli.app import run
+from marklight.surfaces.cli import run
 from tests.making import library, write
 
 PAGES = {"a.md": "# A\n\nbanana text\n", "sub/b.md": "# B\n\nbanana too\n"}

@@ -13,7 +13,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any
 
-from marklight.surfaces.cli.app import run
+from marklight.surfaces.cli import run
 from tests.making import write
 
 SECONDS = 60.0

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from marklight.surfaces.daemon.discovery import State, state_files
+from marklight.surfaces.daemon import State, state_files
 from tests.waiting import PATIENCE_SECONDS, until
 
 PROGRAM = (sys.executable, "-P", "-c", "from marklight.surfaces.cli import main; main()")
@@ -22,7 +22,7 @@ HEAVY = (
 )
 TELLING = f"""
 import sys
-from marklight.surfaces.cli.app import run
+from marklight.surfaces.cli import run
 code = run(sys.argv[1:])
 print("loaded:", *[name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)
 sys.exit(code)

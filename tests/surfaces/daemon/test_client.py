@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from marklight.surfaces.cli.app import run
+from marklight.surfaces.cli import run
+from marklight.surfaces.daemon import state_files
 from marklight.surfaces.daemon.client import Connection
-from marklight.surfaces.daemon.discovery import state_files
 from tests.making import write
 from tests.surfaces.daemon.serving import (
     command,
@@ -271,7 +271,7 @@ def test_a_hanging_daemon_is_reported_and_not_waited_for(
 def test_a_session_continues_when_the_daemon_is_killed(
     daemon: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from marklight.surfaces.daemon.discovery import open_remote
+    from marklight.surfaces.daemon import open_remote
 
     notes: list[str] = []
     remote = open_remote(daemon, [], notes.append)

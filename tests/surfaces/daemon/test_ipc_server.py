@@ -16,10 +16,15 @@ import pytest
 from filelock import FileLock
 
 from marklight.private_files import state_folder
-from marklight.surfaces.cli.app import run
-from marklight.surfaces.daemon import client, discovery
+from marklight.surfaces.cli import run
+from marklight.surfaces.daemon import (
+    State,
+    client,
+    make_state_folder,
+    process_settings,
+    write_state,
+)
 from marklight.surfaces.daemon.client import Connection
-from marklight.surfaces.daemon.discovery import State
 from marklight.surfaces.daemon.ipc_server import MAX_CLIENTS, MAX_REJECTED
 from tests.surfaces.daemon.serving import of, serving
 from tests.waiting import PATIENCE_SECONDS, until
@@ -94,7 +99,7 @@ def test_a_client_without_the_secret_gets_no_answer(daemon: State) -> None:
 
 def test_an_invalid_session_does_not_disturb_the_daemon(daemon: State, folder: Path) -> None:
     hello = json.dumps({"secret": daemon.secret}).encode() + b"\n"
-    settle = json.dumps({"settings": discovery.process_settings()}).encode() + b"\n"
+    settle = json.dumps({"settings": process_settings()}).encode() + b"\n"
     for sent in (b"nonsense\n", b"{}\n", settle + b"[]\n", settle + b"{\n"):
         answer_to(daemon.port, hello + sent)
     reply = answer_to(
@@ -136,9 +141,9 @@ def other_program(sent: bytes) -> Iterator[tuple[int, list[bytes]]]:
 def write_state_file(folder: Path, port: int, **others: str) -> Path:
     from marklight import __version__
 
-    file = discovery.make_state_folder() / "a.json"
+    file = make_state_folder() / "a.json"
     values = {"secret": "s", "proof": "p", "version": __version__, **others}
-    discovery.write_state(file, State(str(folder.resolve()), os.getpid(), port, **values))
+    write_state(file, State(str(folder.resolve()), os.getpid(), port, **values))
     return file
 
 
@@ -264,7 +269,7 @@ def test_a_daemon_of_another_version_is_reported_and_not_used(
 def test_an_incomplete_state_file_is_ignored(
     folder: Path, capsys: pytest.CaptureFixture[str], held: bytes
 ) -> None:
-    (discovery.make_state_folder() / "a.json").write_bytes(held)
+    (make_state_folder() / "a.json").write_bytes(held)
     assert run(["search", "roll back"]) == 0
     assert capsys.readouterr().err == ""
 

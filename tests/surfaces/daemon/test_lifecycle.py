@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from marklight.surfaces.cli.app import run
-from marklight.surfaces.daemon.discovery import process_settings, state_files
+from marklight.surfaces.cli import run
+from marklight.surfaces.daemon import process_settings, state_files
 from marklight.surfaces.daemon.lifecycle import state_file
 from tests.surfaces.daemon.serving import PROGRAM, command, loaded, of, serving, settled
 from tests.waiting import PATIENCE_SECONDS, until

@@ -20,7 +20,7 @@ from mcp import ClientSession
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp_types import TextContent
 
-from marklight.surfaces.daemon.discovery import state_files
+from marklight.surfaces.daemon import state_files
 from marklight.surfaces.daemon.mcp_proxy import McpProxy, SubprocessServer
 from tests.surfaces.daemon.serving import PROGRAM, of, serving, settled
 from tests.waiting import PATIENCE_SECONDS, until

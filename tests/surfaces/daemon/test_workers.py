@@ -23,7 +23,7 @@ from mcp import Client
 
 from marklight.errors import NotFound, StoreError
 from marklight.surfaces import operations
-from marklight.surfaces.cli.app import run
+from marklight.surfaces.cli import run
 from marklight.surfaces.daemon.worker_pool import LibraryArguments, WatcherState, WorkerPool
 from tests.surfaces.daemon.serving import PROGRAM, settled
 from tests.waiting import PATIENCE_SECONDS, until

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from marklight import __version__
-from marklight.surfaces.cli.app import run
+from marklight.surfaces.cli import run
 from tests.surfaces.http.serving import Served, serving
 
 

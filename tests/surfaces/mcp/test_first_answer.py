@@ -11,7 +11,7 @@ import pytest
 from mcp import Client
 
 from marklight.library.watching import Watcher
-from marklight.surfaces.cli.app import run
+from marklight.surfaces.cli import run
 from marklight.surfaces.host import LibraryHost
 from marklight.surfaces.mcp.server import make_server
 from tests.making import index_of, library, write

@@ -12,7 +12,7 @@ import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from mcp import Client, MCPError
 
-from marklight.surfaces.cli.app import run
+from marklight.surfaces.cli import run
 from tests.making import write
 
 from .serving import ERAS, PAGES, TRANSPORTS, connected, indexed, names, text_of, without_passing

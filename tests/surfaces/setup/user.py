@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from marklight.surfaces.cli.app import run
+from marklight.surfaces.cli import run
 from marklight.surfaces.setup.clients import CLIENTS, Machine
 
 JSON = [name for name, client in CLIENTS.items() if not client.file.endswith(".toml")]

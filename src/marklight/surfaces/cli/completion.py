@@ -69,7 +69,7 @@ def script(shell: str) -> str:
         return BASH
     from click.shell_completion import get_completion_class
 
-    from marklight.surfaces.cli.app import app
+    from marklight.surfaces.cli import app
 
     completion = get_completion_class(shell)
     assert completion is not None

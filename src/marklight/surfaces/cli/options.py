@@ -145,7 +145,7 @@ def open_library(
     With `searching`, the daemon also takes assignments of search settings, with each query; any other
     assignment makes this process open the library itself.
     """
-    from marklight.surfaces.daemon.discovery import is_disabled, open_remote
+    from marklight.surfaces.daemon import is_disabled, open_remote
 
     if remote := open_remote(folder, assignments, note, searching=searching):
         Hints.folder = remote.place.folder

@@ -191,7 +191,7 @@ def _revoke(path: Path | None, as_json: bool) -> int:
 
 def _note_daemon(folder: Path) -> None:
     """Print a note if a daemon runs: it keeps the address and the token that it was started with."""
-    from marklight.surfaces.daemon.discovery import state_files
+    from marklight.surfaces.daemon import state_files
 
     if any(True for _ in state_files(folder)):
         text = (

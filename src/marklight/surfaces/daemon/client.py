@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from marklight import __version__, errors
 from marklight.operations import Operations
 from marklight.place import Place, complete_commands
-from marklight.surfaces.daemon.discovery import State, process_settings, remove_state, state_files
+from marklight.surfaces.daemon import State, process_settings, remove_state, state_files
 
 if TYPE_CHECKING:
     from marklight.library import Library

@@ -17,8 +17,8 @@ from anyio.abc import ByteStream, SocketAttribute, SocketListener, TaskGroup
 from marklight.errors import MarklightError, SettingsError
 from marklight.ports import Progress
 from marklight.surfaces import operations
+from marklight.surfaces.daemon import State
 from marklight.surfaces.daemon.client import HANDSHAKE_SECONDS, MAX_HANDSHAKE_BYTES, encode
-from marklight.surfaces.daemon.discovery import State
 from marklight.surfaces.host import IN_THIS_PROCESS, LibraryHost
 
 if TYPE_CHECKING:

@@ -16,15 +16,7 @@ from marklight.errors import SettingsError, StoreError, UsageError
 from marklight.model import digest
 from marklight.place import complete_commands, locate
 from marklight.private_files import is_plain_file, open_private
-from marklight.surfaces.daemon.client import (
-    OVERLOADED,
-    PROGRAM,
-    ClosedEarly,
-    Unreachable,
-    connect,
-    set_options,
-)
-from marklight.surfaces.daemon.discovery import (
+from marklight.surfaces.daemon import (
     SUFFIX,
     State,
     make_state_folder,
@@ -32,6 +24,14 @@ from marklight.surfaces.daemon.discovery import (
     read_state,
     remove_state,
     state_files,
+)
+from marklight.surfaces.daemon.client import (
+    OVERLOADED,
+    PROGRAM,
+    ClosedEarly,
+    Unreachable,
+    connect,
+    set_options,
 )
 
 if TYPE_CHECKING:

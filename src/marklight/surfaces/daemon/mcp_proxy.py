@@ -18,6 +18,7 @@ from threading import Event, Lock, Thread
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
 from marklight.place import locate
+from marklight.surfaces.daemon import is_disabled, process_settings
 from marklight.surfaces.daemon.client import (
     PROGRAM,
     Connection,
@@ -26,7 +27,6 @@ from marklight.surfaces.daemon.client import (
     attach,
     set_options,
 )
-from marklight.surfaces.daemon.discovery import is_disabled, process_settings
 
 START_SECONDS = 20.0
 """Time limit for a started daemon to answer: on a busy machine, starting a server of our own takes as long."""

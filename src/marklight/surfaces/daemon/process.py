@@ -25,7 +25,7 @@ from marklight.errors import SettingsError
 from marklight.library import Library
 from marklight.place import PROJECT_FILE
 from marklight.settings import SHARED_FILE, user_file
-from marklight.surfaces.daemon.discovery import (
+from marklight.surfaces.daemon import (
     State,
     make_state_folder,
     read_state,
