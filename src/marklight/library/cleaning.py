@@ -103,6 +103,10 @@ def delete(places: Sequence[DataPlace]) -> None:
     for place in places:
         if not is_plain_folder(place.path):
             raise StoreError(f"{place.path} is not a folder of yours", "Delete it by hand")
+        for index in (place.path, *place.path.glob("libraries/*")):
+            # First: derived parts without a database would be reported as damage if this is interrupted.
+            for part in ("lexical", "vectors"):
+                remove(index / part)
         if not (place.path / STORE).exists() or not needs_record(place.path):
             remove(place.path)
         else:

@@ -344,7 +344,7 @@ def _create_database(path: Path) -> str:
             session.run("PRAGMA journal_mode = WAL")
         finally:
             session.close()
-        for suffix in ("-wal", "-shm", ""):
+        for suffix in ("-wal", "-shm"):
             remove(path.with_name(path.name + suffix))
         if needs_record(folder):
             record_database(folder, draft, id)
