@@ -19,7 +19,7 @@ from marklight.library.progress import published, published_progress
 from marklight.library.refresh import embeds_here, forget_incomplete_copy, incomplete_notices
 from marklight.model import DocumentId
 from marklight.models import KNOWN, MULTILINGUAL
-from marklight.place import STORE, is_home, nested_libraries, nested_notices, orphaned_records
+from marklight.place import STORE, is_home, nested_libraries, nested_notices
 from marklight.ports import Progress, Snapshot
 from marklight.report import Report
 from marklight.text.languages import CODES
@@ -246,7 +246,6 @@ def status(library: Library) -> dict[str, Any]:
         **({"ask_address": ask_server.address} if ask_server else {}),
         "engine": library.engine.describe(),
         "location": str(library.address.folder or library.address),
-        **_orphans(),
         **({"server": server} if server else {}),
         **(library.shared.queue_status(fingerprint) if library.shared else {}),
         "sizes": dict(library.engine.sizes()),
@@ -262,14 +261,6 @@ def status(library: Library) -> dict[str, Any]:
         | {name: {"path": "", "documents": documents[name]} for name in others},
         "notices": [*library.notices(), *incomplete],
     }
-
-
-def _orphans() -> dict[str, Any]:
-    """Return the indexes of folders that no longer exist; empty if there are none."""
-    indexes = [
-        {"folder": record.path, "location": str(index)} for index, record in orphaned_records()
-    ]
-    return {"orphans": indexes} if indexes else {}
 
 
 def _multilingual_status(library: Library, snapshot: Snapshot) -> dict[str, Any]:

@@ -302,6 +302,7 @@ STATUS = object_of(
         "reranker_problem": TEXT,
         "ask": _of("string", "Language model that writes answers with sources; none if off."),
         "engine": _of("string", "Storage engine of the index."),
+        "location": _of("string", "Folder of the index, or its address on a server."),
         "server": _of("object", "Server of the index: version, library, role, replicas."),
         "queue": _of("object", "Passages that wait for workers, and those that failed."),
         "sizes": _of("object", "Sizes in bytes.", additionalProperties=INTEGER),

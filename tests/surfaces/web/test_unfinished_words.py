@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
+import pytest
 from playwright.sync_api import Browser, Page, Request, Route, expect
 
+from marklight.search import probability
 from tests.making import write
 from tests.surfaces.http.serving import serving
 from tests.surfaces.web.browsing import PAGES, asks, typed, visiting
@@ -29,9 +31,10 @@ def test_the_last_word_may_be_unfinished_while_typing(page: Page) -> None:
 
 
 def test_more_results_and_filters_keep_the_unfinished_last_word(
-    browser: Browser, tmp_path: Path
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    everything = {"confidence": {"threshold": 0.0, "tail": 0.0}}
+    monkeypatch.setattr(probability, "TAIL", 0.0)
+    everything = {"confidence": {"threshold": 0.0}}
     folder = write(tmp_path / "docs", PAGES)
     with (
         serving(folder, search=everything) as each,

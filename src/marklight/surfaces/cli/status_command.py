@@ -11,7 +11,7 @@ import click
 
 from marklight.errors import NotFound, UsageError
 from marklight.formatting import counted, one_line
-from marklight.place import MAX_NAMED, complete_commands
+from marklight.place import MAX_NAMED, complete_commands, orphaned_records
 from marklight.surfaces import render
 from marklight.surfaces.cli.options import AS_JSON, SET, in_library, open_library, open_own
 from marklight.surfaces.cli.output import note, show, show_json
@@ -39,6 +39,10 @@ def status(folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -> 
         values = library.status()
         if daemon := _daemon(library):
             values["daemon"] = daemon
+    if orphans := [
+        {"folder": record.path, "location": str(index)} for index, record in orphaned_records()
+    ]:
+        values["orphans"] = orphans
     if as_json:
         show_json(values)
         return 0
