@@ -8,20 +8,20 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as some
 
-from marklight import answer, commits, report
+from marklight import answer, report, results
 from marklight.surfaces.daemon.client import decode, encode
 from tests.making import chunk
 
 some.register_type_strategy(float, some.floats(allow_nan=False, allow_infinity=False))
 # Named in the types of an answer, and not loaded for one.
-vars(answer).setdefault("Commits", commits.Commits)
+vars(answer).setdefault("Commits", results.Commits)
 RESULTS = some.one_of(
     *(
         some.from_type(kind)
         for kind in (
             answer.Answer,
-            commits.Commit,
-            commits.Commits,
+            results.Commit,
+            results.Commits,
             report.Extract,
             report.Outline,
             report.Links,
