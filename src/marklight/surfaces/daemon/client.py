@@ -304,7 +304,7 @@ def _error(fields: Mapping[str, str]) -> Exception:
 
 LIST_TAG, MAPPING_TAG = "", "{"
 """First item of an encoded list or mapping; of other values it is the name of their type."""
-MODULES = ("answer", "query", "model", "report", "commits", "batch", "listing")
+MODULES = ("answer", "query", "model", "report", "results")
 """Modules with the types that can be decoded, imported on demand; a search needs the first three."""
 
 

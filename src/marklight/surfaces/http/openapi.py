@@ -277,7 +277,7 @@ def _settings_schema(schema: Schema) -> Schema:
         skip=stages([stage_name(stage) for stage in SKIPPABLE]),
         use=stages(pipeline.OFF),
         recency=table(strength={"type": "number", "minimum": 0, "maximum": 10}),
-        confidence=table(threshold=fraction, tail=fraction),
+        confidence=table(threshold=fraction),
         per_document=table(max_passages={"type": "integer", "minimum": 1}),
     )
     return {**schema, **table(search=search)}
