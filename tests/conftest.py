@@ -67,6 +67,28 @@ def address(does: Behaviour) -> Iterator[str]:
         yield address
 
 
+SLOW_FOLDERS = (
+    *("adapters", "conformance", "docs", "engines/server", "eval", "faults", "trust"),
+    *("surfaces/daemon", "surfaces/http", "surfaces/web", "library/transfer"),
+)
+"""Folders whose tests start servers, browsers or many processes, or read large collections."""
+SLOW_FILES = frozenset(
+    "test_places test_robust test_line_editor test_engine_agreement test_links test_properties test_eval_command"
+    " test_completion test_boilerplate test_transports test_levels test_escaping test_watch test_visible_text".split()
+)
+SERVERS = ("postgres", "qdrant")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that `scripts/test --fast` leaves out."""
+    root = Path(__file__).parent
+    for item in items:
+        path = item.path.relative_to(root).as_posix()
+        on_server = any(server in item.name for server in SERVERS)
+        if path.startswith(SLOW_FOLDERS) or item.path.stem in SLOW_FILES or on_server:
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Print the end of a failure at once: a log that is cut off shows it, however long the example of a property test is."""
