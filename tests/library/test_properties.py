@@ -68,7 +68,7 @@ def made(folder: Path, pages: list[Page], engine: str = "") -> marklight.Library
     """Return an indexed library; without an address, in the brute-force engine."""
     with pytest.MonkeyPatch.context() as patch:
         if not engine:
-            patch.setattr(marklight.library, "open_engine", lambda *_: MemoryEngine())
+            patch.setattr("marklight.library.open_engine", lambda *_: MemoryEngine())
         lib = library(write(folder, {page.path: page.text for page in pages}), engine=engine)
         lib.index()
         return lib

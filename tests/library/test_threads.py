@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import marklight
+import marklight.library as library_package
 from marklight import engines, models
 from marklight.errors import MarklightError, UsageError
 from marklight.ports import Engine
@@ -81,7 +82,7 @@ def test_concurrent_first_searches_open_each_resource_once(
     pages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[str] = []
-    for module, name in ((marklight.library, "open_engine"), (models, "load")):
+    for module, name in ((library_package, "open_engine"), (models, "load")):
         made = getattr(module, name)
 
         def open_slowly(*given: Any, made: Any = made, **more: Any) -> Any:
@@ -151,7 +152,7 @@ def test_closing_while_the_index_is_being_opened_leaves_nothing_open(
         return opened[0]
 
     engines_open = engines.open
-    monkeypatch.setattr(marklight.library, "open_engine", slowly)
+    monkeypatch.setattr("marklight.library.open_engine", slowly)
     with ThreadPoolExecutor(1) as threads:
         asking = threads.submit(lib.search, "orchard", refresh=False)
         assert opening.wait(60)
