@@ -190,7 +190,7 @@ class Level(NamedTuple):
 
 
 class Ranking(NamedTuple):
-    """What the search pipeline returns."""
+    """Result of the search pipeline: ranked hits, counts of candidates, and the query as rewritten."""
 
     query: Query
     """The query as rewritten."""

@@ -31,7 +31,7 @@ _SCHEMAS: Mapping[Any, Mapping[str, Any]] = {
 
 
 class About(NamedTuple):
-    """What an annotation adds to a type: a description, and keywords of JSON Schema."""
+    """Description and JSON Schema keywords that an annotation adds to a type."""
 
     description: str
     keywords: Mapping[str, Any]

@@ -157,7 +157,7 @@ class Query:
     raw_text: str = ""
     """The text as typed, where it contained operators such as filters or phrases."""
     dated_reading: Query | None = None
-    """The same query with the dates in its text as a condition on documents, beside the reading as words."""
+    """Query with the dates in its text as a condition on documents, beside the reading as words."""
     other_spellings: tuple[str, ...] = ()
     """The text as the library writes it, `connect to Wi-Fi` for `connect to wifi`, and with its last word completed."""
     added_words: tuple[str, ...] = ()

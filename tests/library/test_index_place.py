@@ -209,7 +209,7 @@ def test_a_data_directory_that_cannot_be_used_is_an_error(
 
 @pytest.mark.parametrize("part", ["library.db", "words", "vectors"])
 def test_a_part_of_another_backup_is_not_used(docs: Path, tmp_path: Path, part: str) -> None:
-    """The same index at one point, then two ways to go on: by a backup that was put back in place."""
+    """Restore a backup of an index, so that it continues in two ways from one point."""
     index = index_of(docs)
     backup = Path(shutil.copytree(index, tmp_path / "backup"))
     write(docs, {"giraffe.md": "# Giraffe\n\nAll about the giraffe.\n"})

@@ -38,7 +38,7 @@ _NO_RETRY = {400, 401, 403, 404, 410, 416}
 
 
 class LargeFile(Struct):
-    """What the hub lists of a file that is not in git itself."""
+    """Entry of the hub for a file that is stored outside git (LFS)."""
 
     size: int | None = None
     sha256: str = ""

@@ -66,7 +66,7 @@ class ModelRow:
 
 
 class _Manifest(NamedTuple):
-    """What is stored beside a pulled or imported model."""
+    """Record stored beside a pulled or imported model."""
 
     name: str
     state: str
