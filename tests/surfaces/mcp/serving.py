@@ -147,7 +147,7 @@ def without_passing(found: Any) -> Any:
     return {
         name: value
         for name, value in found.items()
-        if name not in ("took_ms", "sizes", "following")
+        if name not in ("took_ms", "sizes", "following", "orphans")
     }
 
 
