@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarks._diaries import laid_out
-from benchmarks._measure import SETS, corpus, set_path
+from benchmarks._measure import SETS, set_path
 from benchmarks.diary import KINDS
-from benchmarks.everyday import VAULT, read_questions, vault_folder
+from benchmarks.everyday import folder_of, read_questions
 from marklight.eval.collection import Collection, open_collection, render
 from marklight.eval.dataset import Dataset, off_topic_queries, read_dataset, sample
 from marklight.library import Library
@@ -24,13 +24,12 @@ from marklight.query import Filters, Mode, Query
 from marklight.search.features import (
     PassageFeatures,
     QueryFeatures,
-    merge_lists,
     passage_features,
     query_features,
     with_missing_cosines,
 )
 from marklight.search.pipeline import RETRIEVERS_BY_MODE
-from marklight.text import query_terms
+from marklight.text.analyzer import query_terms
 
 if TYPE_CHECKING:
     from marklight.model import Matrix, Vector
@@ -83,6 +82,8 @@ class Case:
     """Not those of a page that holds the question word for word."""
     query: Vector
     """Query features."""
+    level: dict[str, float]
+    """Level of unrelated queries in its library."""
     ideal: tuple[int, ...]
     """The grades of all that answers the question, found or not; empty for a question off topic."""
     judged: bool = True
@@ -95,13 +96,19 @@ class Case:
 
 MANY_ANSWERS = ("vaswani",)
 """Sets whose questions have many right answers."""
-EVERYDAY = ("paraphrases", "single-words", "tldr", "vault")
-"""Everyday questions. Those about `keps` are kept back."""
+SECTIONS = ("sections-azure-devops", "sections-boolq", "sections-docker")
+"""Queries about one section of a document. Those of the other sources, and questions about `keps`, are kept back."""
+EVERYDAY = ("paraphrases", "single-words", "tldr", "vault", *SECTIONS)
+"""Everyday questions."""
 DIARIES = ("diary", "journal", "minutes")
 """Generated collections whose documents are similar to each other."""
 NEAR_TO = {
     "tldr": {name for name in SETS if name not in ("scifact-train", "cranfield")},
     "vault": {"blue-book-anchors"},
+    **{
+        name: {name for name in SETS if name not in ("scifact-train", "cranfield")}
+        for name in SECTIONS
+    },
 }
 """Sets whose questions may be answered by a collection of everyday questions."""
 CODE_SETS, CODE_QUERIES = ("kubernetes-anchors", "blue-book-anchors", "fastapi-anchors"), 100
@@ -133,8 +140,7 @@ def everyday_cases(name: str) -> list[ByMode]:
     """Everyday questions, with their own off-topic ones and those of sets about other things."""
     found = []
     for place, questions in read_questions(name).items():
-        folder = vault_folder() if place == VAULT else corpus(place)
-        dataset = Dataset(place, (), folder=folder.resolve())
+        dataset = Dataset(place, (), folder=folder_of(place).resolve())
         requests = [(one.text, dict.fromkeys(one.answers, 1)) for one in questions]
         if name in NEAR_TO:
             others = [other for other in SETS if other not in NEAR_TO[name]]
@@ -314,6 +320,18 @@ def _queries_of(sets: Iterable[str]) -> Iterator[str]:
         yield from sample([question.text for question in dataset.queries], FOREIGN)
 
 
+_LEVELS: dict[str, dict[str, float]] = {}
+
+
+def _level(library: Library, snapshot: Snapshot) -> dict[str, float]:
+    """Measure the level of unrelated queries once for each library."""
+    key = f"{library.place.folder} {snapshot.generation}"
+    if key not in _LEVELS:
+        tools = Tools(snapshot, library.models.embedder, explain=False)
+        _LEVELS[key] = library.pipeline.unrelated_level(tools)
+    return _LEVELS[key]
+
+
 def _cases(
     collection: Collection,
     snapshot: Snapshot,
@@ -334,24 +352,24 @@ def _cases(
         for name in RETRIEVERS_BY_MODE[query.mode]
         if name in retrieve
     }
-    by_mode = {mode.value: with_missing_cosines(lists, query, tools)}
+    by_mode = {mode.value: with_missing_cosines(tools.pool(lists), query, tools)}
     if mode is Mode.HYBRID:
-        by_mode |= {name: {name: lists[name]} for name in ("semantic", "keyword")}
+        by_mode |= {name: tools.pool({name: lists[name]}) for name in ("semantic", "keyword")}
     found = {}
-    for name, own in by_mode.items():
-        asked = replace(query, expanded_with={}) if name == "keyword" else query
-        features = passage_features(own, asked, tools)
-        if not features:
+    for name, pool in by_mode.items():
+        if not pool.chunks:
             continue
-        hits = merge_lists(own.values())
-        ids = [collection.id_of(hits[id]) for id in features]
+        asked = replace(query, expanded_with={}) if name == "keyword" else query
+        features = passage_features(pool, asked, tools)
+        ids = [collection.ids.get(chunk.path, chunk.path) for chunk in pool.chunks]
         numbers = {each: number for number, each in enumerate(dict.fromkeys(ids))}
         found[name] = Case(
-            rows=np.array([list(each) for each in features.values()]),
+            rows=np.array(features).T,
             documents=np.array([numbers[each] for each in ids]),
             grades=np.array([answers.get(each, 0) for each in ids]),
             kept=np.array([each not in sources - set(answers) for each in ids]),
-            query=np.array(query_features(own, features, asked, tools)),
+            query=np.array(query_features(pool, features, asked, tools)),
+            level=_level(library, snapshot),
             ideal=tuple(answers.values()),
         )
     return found

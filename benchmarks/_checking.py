@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks._cases import Case
+from benchmarks._cases import FEATURES, Case
 from benchmarks._fitting import Numbers, best_documents, vector
 from marklight.eval.metrics import calibration_error
 from marklight.search.features import POOL_SIZE, QueryFeatures
 from marklight.search.probability import FusionWeights
 
 SHOWN = 10
+COVERAGE = FEATURES.index("coverage")
 THRESHOLDS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.7)
 SORTS = ("found", "off topic", "words", "strange words", "found, small", "off topic, small")
 
@@ -29,10 +30,11 @@ def shown_rows(
     return [(row, share, gap) for row, share in zip(rows, shares.tolist(), strict=True)]
 
 
-def margin(case: Case, weights: Mapping[str, float]) -> float:
-    """By how much the first document exceeds the second."""
-    _, _, seen = ranked(case, weights)
-    return float(seen[0] - seen[1]) if len(seen) > 1 else 0.0
+def answer_features(case: Case, weights: FusionWeights) -> dict[str, float]:
+    """Features of the answer probability, with the coverage of the best passage and what exceeds unrelated queries."""
+    first = int(np.argmax(case.rows @ vector(weights.features)))
+    query = QueryFeatures(*case.query.tolist())
+    return weights.answer_features(query, float(case.rows[first, COVERAGE]), case.level)
 
 
 _RANKED: dict[object, tuple[list[int], Numbers, Numbers]] = {}
@@ -69,7 +71,7 @@ def checked(weights: FusionWeights, some: Sequence[Case]) -> Checked:
     found = Checked([], {sort: [] for sort in SORTS})
     for case in some:
         query = QueryFeatures(*case.query.tolist())
-        there = weights.answer_probability(query, margin(case, weights.features))
+        there = weights.answer_curve(query)(answer_features(case, weights))
         if sort := _sort(case, weights.features):
             found.there[sort].append(there)
         if not case.ideal or not case.judged:
@@ -101,11 +103,11 @@ def figures(one: Checked) -> dict[str, Any]:
         "thresholds": {
             str(threshold): {
                 "lost": _below(one.there["found"], threshold),
-                "false_answers": 1 - _below(one.there["off topic"], threshold),
+                "false_answers": _above(one.there["off topic"], threshold),
                 "small, lost": _below(one.there["found, small"], threshold),
-                "small, false_answers": 1 - _below(one.there["off topic, small"], threshold),
+                "small, false_answers": _above(one.there["off topic, small"], threshold),
                 "words lost": _below(one.there["words"], threshold),
-                "strange words answered": 1 - _below(one.there["strange words"], threshold),
+                "strange words answered": _above(one.there["strange words"], threshold),
             }
             for threshold in THRESHOLDS
         },
@@ -114,3 +116,7 @@ def figures(one: Checked) -> dict[str, Any]:
 
 def _below(values: Sequence[float], threshold: float) -> float:
     return fmean(value < threshold for value in values) if values else 0.0
+
+
+def _above(values: Sequence[float], threshold: float) -> float:
+    return fmean(value >= threshold for value in values) if values else 0.0

@@ -73,9 +73,10 @@ def real_vectors(index: Path) -> np.ndarray:
     import numpy as np
 
     from marklight.engines.embedded.vector_files import HEADER_BYTES
+    from marklight.vector_math import decode_vectors
 
-    (path,) = (index / "vectors").glob("*.f32")
-    return np.fromfile(path, dtype="<f4", offset=HEADER_BYTES).reshape(-1, 384)
+    (path,) = (index / "vectors").glob("*.int8")
+    return decode_vectors(np.fromfile(path, np.int8, offset=HEADER_BYTES).reshape(-1, 384))
 
 
 def in_a_process(code: str, *arguments: str) -> Any:

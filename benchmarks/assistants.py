@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from benchmarks._measure import corpus, result_path
-from marklight.answer import CHARACTERS_PER_TOKEN
-from marklight.models.store import cache_folder
+from marklight.private_files import cache_folder
+from marklight.text.tokens import count_tokens
 
 TASKS = Path(__file__).parent / "assistant_tasks.toml"
 MAX_CALLS = 8
@@ -81,7 +81,7 @@ def plain(text: str) -> str:
 
 
 def tokens(text: str) -> int:
-    return -(-len(text) // CHARACTERS_PER_TOKEN)
+    return count_tokens(text)
 
 
 class Server:

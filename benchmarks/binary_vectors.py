@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks._measure import in_a_process, questions, real_index, real_vectors, save
 from marklight import models
-from marklight.engines.vector_math import hamming_candidates, sign_bits, top
+from marklight.vector_math import hamming_candidates, sign_bits, top
 
 SIZES = (20_000, 50_000, 100_000, 200_000, 500_000)
 QUERIES, ROUNDS = 100, 25

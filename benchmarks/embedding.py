@@ -20,8 +20,7 @@ import onnxruntime
 from benchmarks._measure import corpus, in_a_process, save
 from marklight.models import load
 from marklight.models.onnx import BATCH_TOKENS, OnnxEmbedder, batches
-from marklight.models.record import GRANITE
-from marklight.models.store import package_folder
+from marklight.models.record import GRANITE, package_folder
 
 ROUNDS = 5
 MEMORY = """
@@ -47,7 +46,7 @@ def passages(count: int) -> list[str]:
     return found
 
 
-def session(model: bytes, threads: int = 0, **options: Any) -> Any:
+def session(model: str, threads: int = 0, **options: Any) -> Any:
     chosen = onnxruntime.SessionOptions()
     chosen.intra_op_num_threads = threads
     chosen.log_severity_level = 3
@@ -66,7 +65,7 @@ def main() -> None:
     assert isinstance(model, OnnxEmbedder)
     tokens = model.tokenize(texts)
     count = sum(map(len, tokens))
-    data = (package_folder(GRANITE) / GRANITE.files[0].path).read_bytes()
+    data = str(package_folder(GRANITE) / GRANITE.files[0].path)
     bare, single, still = session(data), session(data, 1), session(data, spinning="0")
     lean = session(data, enable_cpu_mem_arena=False)
     pool = ThreadPoolExecutor(2)

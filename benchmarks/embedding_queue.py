@@ -29,7 +29,7 @@ SECONDS_PER_PASSAGE = 0.05
 PROGRAM = f"""
 import sys, time
 from marklight.engines.server.postgres.jobs import JobQueue
-from marklight.library import embedding_worker
+from marklight.library import shared_index
 from marklight.models.fake import FakeEmbedder
 from marklight.surfaces.cli import run
 embed = FakeEmbedder.embed_passages
@@ -37,7 +37,7 @@ def slowly(self, texts):
     time.sleep({SECONDS_PER_PASSAGE} * len(texts) if "passage" in texts[0] else 0)
     return embed(self, texts)
 FakeEmbedder.embed_passages = slowly
-JobQueue.batch_passages, embedding_worker.POLL_SECONDS = {BATCH}, 0.05
+JobQueue.batch_passages, shared_index.POLL_SECONDS = {BATCH}, 0.05
 sys.exit(run(sys.argv[1:]))
 """
 

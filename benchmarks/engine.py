@@ -24,10 +24,10 @@ from marklight.model import (
     Name,
     NameStrength,
     Vectors,
+    digest,
 )
 from marklight.ports import FIELD_BOOSTS, Engine
 from marklight.query import Filters
-from marklight.text import digest
 
 DOCUMENTS, PASSAGES, WORDS, DIMENSION = 1_672, 9, 120, 384
 MODEL = "made-up"

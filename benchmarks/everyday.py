@@ -20,12 +20,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks._measure import corpus, result_path
+from benchmarks._sections import PREFIX, SOURCES, sections, sections_folder
 from benchmarks._vault_questions import VaultWithQuestions
 from marklight.answer import Answer, Hit
 from marklight.eval.collection import open_collection
-from marklight.eval.dataset import Dataset
+from marklight.eval.dataset import Dataset, off_topic_queries
 from marklight.library import Library
-from marklight.models.store import cache_folder
+from marklight.private_files import cache_folder
 
 QUESTIONS = Path(__file__).parent / "questions"
 RESULTS = 10
@@ -99,6 +100,10 @@ def read_questions(name: str) -> dict[str, list[Question]]:
     if name == VAULT:
         asked = written_vault().questions()
         return {VAULT: [Question(text, kind, dict(answers)) for kind, text, answers in asked]}
+    if name.startswith(PREFIX):
+        found = sections(name.removeprefix(PREFIX))
+        questions = [Question(text, kind, {path: marks}) for kind, text, path, marks in found]
+        return {name: [*questions, *(Question(one, OFF_TOPIC, {}) for one in off_topic_queries())]}
     values = tomllib.loads((QUESTIONS / f"{name}.toml").read_text("utf-8"))
     by_collection: dict[str, list[Question]] = {}
     for value in values["question"]:
@@ -110,7 +115,8 @@ def read_questions(name: str) -> dict[str, list[Question]]:
 
 
 def names() -> list[str]:
-    return sorted([VAULT, *(path.stem for path in QUESTIONS.glob("*.toml"))])
+    made = [VAULT, *(f"{PREFIX}{source}" for source in SOURCES)]
+    return sorted([*made, *(path.stem for path in QUESTIONS.glob("*.toml"))])
 
 
 def vault_folder() -> Path:
@@ -129,9 +135,17 @@ def written_vault() -> VaultWithQuestions:
     return vault
 
 
+def folder_of(collection: str) -> Path:
+    """Return the documents of a collection, those of a generated one from the cache."""
+    if collection == VAULT:
+        return vault_folder()
+    source = collection.removeprefix(PREFIX)
+    return corpus(collection) if source == collection else sections_folder(source)
+
+
 @contextmanager
 def opened(collection: str) -> Iterator[Library]:
-    folder = vault_folder() if collection == VAULT else corpus(collection)
+    folder = folder_of(collection)
     dataset = Dataset(collection, (), folder=folder.resolve())
     with open_collection(dataset, "hybrid") as opened:
         yield opened.library

@@ -26,7 +26,7 @@ from benchmarks._measure import ROOT, peak_megabytes, save
 from marklight.ingest.commits import DiffReader, read_commits
 from marklight.ingest.git import find
 from marklight.model import Document
-from marklight.text import analyze, query_terms
+from marklight.text.analyzer import analyze, query_terms
 
 SMALL, LARGE, SAMPLED = 1_000, 10_000, 30
 AUTHORS = ("Ada Lovelace", "Grace Hopper", "Alan Turing", "Barbara Liskov")

@@ -100,7 +100,7 @@ def one_changed(folder: Path, place: str) -> dict[str, float]:
                 library.ingest.embed_missing()
             own.append(time.perf_counter() - scanned)
             whole.append(time.perf_counter() - began)
-            assert len(diff.plan) == 1
+            assert len(diff.plan.read) == 1
     file.write_text(before)
     return {"work_ms": statistics.median(own) * 1e3, "with_walk_ms": statistics.median(whole) * 1e3}
 

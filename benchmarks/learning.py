@@ -11,20 +11,29 @@ import pickle
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks._cases import DIARIES, EVERYDAY, FEATURES, MANY_ANSWERS, Case, all_cases
-from benchmarks._checking import Checked, checked, figures, is_found, margin, shown_rows
+from benchmarks._cases import DIARIES, EVERYDAY, FEATURES, MANY_ANSWERS, SECTIONS, Case, all_cases
+from benchmarks._checking import Checked, answer_features, checked, figures, is_found, shown_rows
 from benchmarks._diagram import diagram
 from benchmarks._fitting import ANSWER_RIDGE, Ranking, Trial, logistic
 from benchmarks._measure import ROOT, SETS, result_path, save
 from marklight import models
 from marklight.search.features import QueryFeatures
-from marklight.search.probability import ANY_MODEL, SINGLE_TERM, FusionWeights, LogisticCurve
+from marklight.search.probability import (
+    ANY_MODEL,
+    SINGLE_TERM,
+    FusionWeights,
+    LogisticCurve,
+    parse_weights,
+)
+from marklight.search.unrelated import MEASURED, SIZE
 
+ANSWER = "answer"
 QUERY_LENGTH = QueryFeatures._fields.index("query_length")
 TEMPERATURES = (0.1, 0.2, 0.4, 0.6, 0.9)
 LEGS: tuple[dict[str, float], ...] = ({"relative_bm25": 1.0}, {"cosine": 1.0})
@@ -37,7 +46,7 @@ AXES = {
 MISJUDGED = ("cranfield",)
 """Sets left out of calibration. Cranfield's judges did not grade the paper that a query was written from: two of
 three first results above 0.7 are such papers."""
-RANKED = ("tldr", "vault", *DIARIES)
+RANKED = ("tldr", "vault", *SECTIONS, *DIARIES)
 """Sets left out of relevance curves, so that calibration is checked on them."""
 
 
@@ -47,49 +56,59 @@ class Plan(NamedTuple):
     fixed: Mapping[str, float]
     free: Mapping[str, tuple[float, ...]]
     answer: tuple[str, ...]
+    single_term: tuple[str, ...]
     relevance: tuple[str, ...]
+    odds: float = 1.0
+    """Answerable queries per off-topic query that the answer probability assumes."""
 
 
 COSINES, COVERAGE = (
     ("best_cosine", "top5_cosine", "cosine_range"),
     ("best_coverage", "top3_coverage"),
 )
-SEVERAL_TERMS = ("coverage_lead", "top3_coverage", "query_length")
-"""Query features that are not used for a query of one term: that few passages have it is nothing against it."""
+EXCESS = tuple(f"excess_{name}" for name in MEASURED)
 NEAR = ("query_length", "many_near", "many_near_length")
 """Query features by which relevance depends on how many passages are near."""
 PLANS = {
-    # Five more features of the answer probability were dropped: by halves of fourteen sets, the log loss on the other half
-    # is .178 without and .179 with them.
+    # Mean over twenty left-out sets, at the threshold that answers 5 of 100 off-topic queries: .8 of 100 answerable queries are
+    # refused with plain features, .2 with the excess over unrelated queries, .3 with the size of the library as a feature
+    # (which answers 58 of 100 in an encyclopaedia, the excess 13), 1 with a curve fitted to each library's own headings.
     "hybrid": Plan(
         {"cosine": 1.0},
         AXES,
-        ("best_cosine", "best_coverage", "coverage_lead", "margin"),
+        EXCESS,
+        ("best_cosine", "best_coverage"),
         ("log_share", *NEAR),
+        # With 1, 6 of 100 off-topic queries of left-out sets are answered and .2 of 100 answerable ones refused; with 1.5, 9 and .1.
+        1.5,
     ),
     "semantic": Plan(
         {"cosine": 1.0},
         {},
         (*COSINES, "query_length", "corpus_size"),
+        (*COSINES, "corpus_size"),
         ("log_share", "gap", "best_cosine", "top5_cosine", *NEAR),
     ),
     "keyword": Plan(
         {"relative_bm25": 1.0},
         {},
         (*COVERAGE, "query_length"),
+        ("best_coverage",),
         ("log_share", "gap", "query_length", "best_coverage"),
     ),
     "any hybrid": Plan(
         {"standard_cosine": 1.0},
         AXES,
         (*COVERAGE, "query_length"),
+        ("best_coverage",),
         ("log_share", "gap", "query_length", "best_coverage"),
     ),
-    "any semantic": Plan({"standard_cosine": 1.0}, {}, (), ("log_share", "query_length")),
+    "any semantic": Plan({"standard_cosine": 1.0}, {}, (), (), ("log_share", "query_length")),
     "code": Plan(
         {"relative_bm25": 1.0},
         {},
         (*COVERAGE, "query_length"),
+        ("best_coverage",),
         ("log_share", "gap", "query_length", "best_coverage"),
     ),
 }
@@ -97,40 +116,57 @@ PLANS = {
 Cases = Mapping[str, Sequence[Case]]
 
 
-def learned(plan: Plan, known: Cases, trial: Trial) -> FusionWeights:
-    """Learn weights and curves from some sets, each with the same total weight."""
-    counted = {**plan.fixed, **trial.best(known)}
-    weights = {name: counted[name] for name in FEATURES if name in counted}
-    answer, word = (answer_curve(plan, known, weights, short) for short in (False, True))
-    fits = {
-        temperature: relevance_curve(plan, known, weights, temperature)
-        for temperature in TEMPERATURES
-    }
-    temperature = min(fits, key=lambda each: fits[each][1])
-    return FusionWeights(weights, temperature, answer, word, fits[temperature][0])
+def learned(
+    plan: Plan, known: Cases, trial: Trial, kept: FusionWeights | None = None
+) -> FusionWeights:
+    """Learn weights and curves from some sets, each with the same total weight; only the answer probability, if others are kept."""
+    if kept is None:
+        # Sections are chosen among those of one document, so that titles and paths would count less.
+        best = trial.best([name for name in known if name not in SECTIONS])
+        counted = {**plan.fixed, **best}
+        weights = {name: counted[name] for name in FEATURES if name in counted}
+        fits = {each: relevance_curve(plan, known, weights, each) for each in TEMPERATURES}
+        temperature = min(fits, key=lambda each: fits[each][1])
+        none = LogisticCurve(0.0, {})
+        kept = FusionWeights(weights, temperature, none, none, fits[temperature][0])
+    lines = unrelated_lines(known) if plan.answer == EXCESS else {}
+    ranking = replace(kept, unrelated=lines)
+    answer, word = (answer_curve(plan, known, ranking, short) for short in (False, True))
+    return replace(ranking, answer=answer, single_term_answer=word)
 
 
-def answer_curve(
-    plan: Plan, known: Cases, weights: Mapping[str, float], short: bool
-) -> LogisticCurve:
+def unrelated_lines(known: Cases) -> dict[str, tuple[float, float]]:
+    """Fit the medians of unrelated queries over the size of a library, one library each; intercept and slope by feature."""
+    levels = {tuple(case.level.items()): case.level for each in known.values() for case in each}
+    sizes = [level[SIZE] for level in levels.values()]
+    lines = {}
+    for name in MEASURED:
+        slope, intercept = np.polyfit(sizes, [level[name] for level in levels.values()], 1)
+        lines[name] = (float(intercept), float(slope))
+    return lines
+
+
+def answer_curve(plan: Plan, known: Cases, weights: FusionWeights, short: bool) -> LogisticCurve:
     """Fit the answer probability: queries with an answer in the first ten against queries without any."""
-    names = tuple(name for name in plan.answer if not short or name not in SEVERAL_TERMS)
+    names = plan.single_term if short else plan.answer
     values, labels, counts = [], [], []
     for name, each in known.items():
-        if name == "paraphrases" and "best_cosine" not in plan.answer:
+        if name == "paraphrases" and not {"best_cosine", *EXCESS} & {*plan.answer}:
             continue  # by terms alone, a paraphrase looks like an off-topic query
         found = [
             case
             for case in each
             if (case.query[QUERY_LENGTH] <= SINGLE_TERM) == short
-            and (not case.ideal or case.word or is_found(case, weights))
+            and (not case.ideal or case.word or is_found(case, weights.features))
         ]
         sorts = Counter((bool(case.ideal), case.judged) for case in found)
         for case in found:
-            values.append(_picked(names, case, margin=margin(case, weights)))
+            features = answer_features(case, weights)
+            values.append([features[feature] for feature in names])
             labels.append(bool(case.ideal))
             # Small libraries count half as much as the sets that they are made of.
-            counts.append((2 if case.judged else 1) / sorts[bool(case.ideal), case.judged])
+            odds = plan.odds if case.ideal else 1.0
+            counts.append(odds * (2 if case.judged else 1) / sorts[bool(case.ideal), case.judged])
     known_values, right = np.array(values), np.array(labels)
     start, slopes = logistic(known_values, right.astype(float), np.array(counts), ANSWER_RIDGE)
     return LogisticCurve(start, dict(zip(names, slopes.tolist(), strict=True)))
@@ -167,16 +203,16 @@ def _picked(names: Sequence[str], case: Case, **more: float) -> list[float]:
 
 
 def report(
-    plan: Plan, mode: str, known: Cases
+    plan: Plan, mode: str, known: Cases, kept: FusionWeights | None = None
 ) -> tuple[FusionWeights, dict[str, Any], dict[str, Checked]]:
     """Learn from all sets, and cross-validate: measure each set with what was learned from the others."""
     rankings = {name: Ranking(each) for name, each in known.items()}
     trial = Trial(plan.fixed, plan.free, rankings)
-    weights = learned(plan, known, trial)
+    weights = learned(plan, known, trial, kept)
     left_out, results = {}, {}
     for name in known:
         others = {other: each for other, each in known.items() if other != name}
-        without = learned(plan, others, trial)
+        without = learned(plan, others, trial, kept)
         left_out[name] = checked(without, known[name])
         results[name] = {
             "ndcg@10": float(rankings[name].ndcg(weights.features).mean()),
@@ -213,7 +249,12 @@ def as_data(weights: FusionWeights) -> dict[str, Any]:
         "answer": curve(weights.answer),
         "single_term_answer": curve(weights.single_term_answer),
         "relevance": curve(weights.relevance),
+        **({"unrelated": lines} if (lines := _lines(weights)) else {}),
     }
+
+
+def _lines(weights: FusionWeights) -> dict[str, list[float]]:
+    return {name: [round(one, 4) for one in line] for name, line in weights.unrelated.items()}
 
 
 def _rounded(values: Mapping[str, float]) -> dict[str, float]:
@@ -232,19 +273,24 @@ def kept_cases() -> Mapping[str, Cases]:
 
 
 def main() -> None:
-    """Learn all modes, or those given as arguments; the first run embeds the sets, which takes minutes."""
+    """Learn all modes, or those given as arguments; the first run embeds the sets, which takes minutes.
+
+    With `answer`, only the answer probability is learned; ranking and relevance stay as they are.
+    """
     model = models.load().fingerprint
-    wanted = sys.argv[1:] or list(PLANS)
+    given = [name for name in sys.argv[1:] if name != ANSWER]
+    wanted = given or list(PLANS)
     target = ROOT / "src" / "marklight" / "search" / "fusion_weights.json"
-    kept = result_path("learning")
+    file = result_path("learning")
     data = json.loads(target.read_text())["modes"] if target.exists() else {}
-    results = json.loads(kept.read_text()) if kept.exists() else {}
+    results = json.loads(file.read_text()) if file.exists() else {}
     queries = kept_cases()
     for name in wanted:
         mode = name.removeprefix("any ")
         known = queries[mode]
-        weights, results[name], left_out = report(PLANS[name], name, known)
         key = model if name in ("hybrid", "semantic") else ANY_MODEL
+        before = parse_weights(data[mode][key]) if ANSWER in sys.argv[1:] else None
+        weights, results[name], left_out = report(PLANS[name], name, known, before)
         data.setdefault(mode, {})[key] = as_data(weights)
         if name == "hybrid":
             shown = {each: left_out[each].shown for each in known}

@@ -21,7 +21,7 @@ from marklight.eval.collection import open_collection
 from marklight.eval.dataset import read_dataset
 from marklight.library import Library
 from marklight.search.probability import Confidence, answer_probability
-from marklight.text import query_terms
+from marklight.text.analyzer import query_terms
 
 WORDS_PER_KIND = 200
 """Words with a synonym, and words without one, per dataset."""

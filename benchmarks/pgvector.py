@@ -24,10 +24,9 @@ from benchmarks._measure import corpus, questions, real_index, real_vectors, sav
 from benchmarks.engine import entry
 from marklight import engines, models
 from marklight.engines import PostgresSettings, ServerSettings
-from marklight.model import Batch, Entry, Vectors
+from marklight.model import Batch, Entry, Vectors, digest
 from marklight.ports import Engine
 from marklight.query import Filters
-from marklight.text import digest
 
 PASSAGES, PER_DOCUMENT, WORDS = 100_000, 10, 60
 BATCH_DOCUMENTS, QUERIES, LIMIT = 500, 60, 20

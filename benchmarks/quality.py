@@ -1,7 +1,8 @@
 """Measure the quality of every mode and fusion on the same queries, per dataset.
 
-Arguments such as `learned` select what is measured; other results are kept. `ablate` leaves out or adds one stage
-of the default pipeline after the other, on a sample of the queries.
+Arguments such as `learned` select what is measured; other results are kept. `passages` measures everyday questions: useful first
+passages, refusals and off-topic queries that are answered. `ablate` leaves out or adds one stage of the default pipeline after the
+other, on a sample of the queries. Intervals are 95 % of a bootstrap over queries.
 """
 
 from __future__ import annotations
@@ -14,14 +15,18 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
+import numpy as np
+
+from benchmarks import everyday
 from benchmarks._measure import SETS, result_path, save, set_path
+from benchmarks._sections import PREFIX, SOURCES
 from marklight.answer import Hits
 from marklight.eval import evaluate
 from marklight.eval.collection import open_collection, resolve_answers
 from marklight.eval.dataset import off_topic_queries, read_dataset
 from marklight.eval.run import Run, run_queries
 from marklight.operations import ModeName
-from marklight.ports import Tools
+from marklight.ports import Pool, Tools
 from marklight.query import Query
 from marklight.search.probability import FusionWeights, parse_weights, score_candidates
 
@@ -36,8 +41,13 @@ WAYS: dict[str, tuple[ModeName, tuple[str, ...]]] = {
 LEFT_OUT = "left out"
 """The default fusion with weights learned from the other datasets (leave-one-out)."""
 LEGS = ("keyword", "semantic")
+PASSAGES = "passages"
+EVERYDAY = ("vault", "tldr", "keps", *(f"{PREFIX}{source}" for source in SOURCES))
+"""Sets with known useful passages."""
 ASKED = 100
 """Sampled queries of each dataset for the ablation."""
+RESAMPLED, SEED = 2_000, 4
+"""Bootstrap samples, and their seed; any number will do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +57,10 @@ class Elsewhere:
     weights: FusionWeights
 
     def __call__(
-        self, lists: Mapping[str, Hits], query: Query, factors: Mapping[str, float], tools: Tools
+        self, pool: Pool, query: Query, factors: Mapping[str, float], tools: Tools
     ) -> Hits:
-        candidates = score_candidates(lists, query, tools, lambda *_: self.weights)
-        return candidates.ranked(factors) if candidates else ()
+        scored = score_candidates(pool, query, tools, lambda *_: self.weights)
+        return scored.ranked(factors) if scored else ()
 
 
 def measured(name: str, way: str) -> Run:
@@ -68,6 +78,36 @@ def measured(name: str, way: str) -> Run:
         )
 
 
+def interval(values: Sequence[float]) -> list[float]:
+    """Return the 95 % interval of the mean by a bootstrap over queries."""
+    rows = np.random.default_rng(SEED).integers(0, len(values), (RESAMPLED, len(values)))
+    means = np.array(values, float)[rows].mean(axis=1)
+    return [round(float(end), 3) for end in np.percentile(means, (2.5, 97.5))]
+
+
+def passages(names: Sequence[str] = EVERYDAY) -> dict[str, Any]:
+    """Return the shares of useful first passages, refused questions and answered off-topic queries of each everyday set."""
+    kept = result_path("quality")
+    known = json.loads(kept.read_text()) if kept.exists() else {}
+    found: dict[str, Any] = known.get(PASSAGES, {})
+    for name in names:
+        found[name] = {}
+        counts = everyday.measure(name)
+        for key, total in (
+            ("first passage useful", "answerable"),
+            ("right document first", "answerable"),
+            ("refused wrongly", "answerable"),
+            ("off topic, answered", "off topic"),
+        ):
+            if counts.get(total):
+                share = counts[key] / counts[total]
+                values = [1.0] * counts[key] + [0.0] * (counts[total] - counts[key])
+                found[name][key] = {"share": share, "95 %": interval(values)}
+        shown = (f"{key} {one['share']:.3f} {one['95 %']}" for key, one in found[name].items())
+        print(name, *shown, sep=", ", flush=True)
+    return found
+
+
 def table(ways: Sequence[str]) -> dict[str, Any]:
     kept = result_path("quality")
     known = json.loads(kept.read_text()) if kept.exists() else {}
@@ -81,9 +121,12 @@ def table(ways: Sequence[str]) -> dict[str, Any]:
                 took += time.perf_counter() - began
             found.setdefault(name, {})[way] = {**quality.metrics, **quality.latency_ms}
             shown = {key: round(each, 3) for key, each in found[name][way].items()}
-            print(name, way, shown, flush=True)
+            ends = interval(quality.per_query["ndcg@10"])
+            found[name][way]["ndcg@10, 95 %"] = ends
+            print(name, way, shown, "nDCG@10 within", ends, flush=True)
     seconds = "all sets, default settings, seconds"
     return {
+        **({PASSAGES: known[PASSAGES]} if PASSAGES in known else {}),
         "sets": found,
         "learned to its better leg": gains(found, "learned"),
         "left out to its better leg": gains(found, LEFT_OUT),
@@ -116,8 +159,15 @@ def ablations() -> dict[str, Any]:
 def main() -> None:
     if sys.argv[1:] == ["ablate"]:
         save("ablation", ablations())
-    else:
-        save("quality", table(sys.argv[1:] or [*WAYS, LEFT_OUT]))
+        return
+    wanted = sys.argv[1:] or [PASSAGES, *WAYS, LEFT_OUT]
+    ways = [way for way in wanted if way != PASSAGES]
+    kept = result_path("quality")
+    if PASSAGES in wanted:
+        known = json.loads(kept.read_text()) if kept.exists() else {}
+        save("quality", {**known, PASSAGES: passages()})
+    if ways:
+        save("quality", table(ways))
 
 
 if __name__ == "__main__":

@@ -22,8 +22,8 @@ from typing import Any
 
 from benchmarks._measure import ROOT, result_path
 from benchmarks._scripted_model import Call, Script, scripted_model
-from marklight.answer import CHARACTERS_PER_TOKEN
-from marklight.models.store import cache_folder
+from marklight.private_files import cache_folder
+from marklight.text.tokens import count_tokens
 
 SECONDS = 600
 """Time limit of a client; a call takes a second or two."""
@@ -126,7 +126,7 @@ def judge(script: Script) -> list[dict[str, Any]]:
     for number, call in enumerate(script.calls):
         seen = CODEX_PREFIX.sub("", script.seen.get(number, ""))
         budget = call.arguments.get("max_tokens", DEFAULT_TOKENS)
-        size = -(-len(seen) // CHARACTERS_PER_TOKEN)
+        size = count_tokens(seen)
         rows.append(
             {
                 "tool": call.tool,
@@ -183,7 +183,7 @@ def main() -> None:
             version = [str(given.npm / "node_modules/.bin" / name.partition("-")[0]), "--version"]
             printed = subprocess.run(version, capture_output=True, text=True, check=True).stdout
             script = run_client(name, given.npm, given.program, folder)
-            defined = -(-len(json.dumps(script.definitions)) // CHARACTERS_PER_TOKEN)
+            defined = count_tokens(json.dumps(script.definitions))
             results[name] = {
                 "version": printed.strip(),
                 "tool definitions, tokens": defined,

@@ -28,7 +28,7 @@ from marklight.engines.embedded.engine import EmbeddedEngine
 from marklight.engines.embedded.lexical_search import bm25_query
 from marklight.ports import FIELD_BOOSTS, Embedder
 from marklight.query import Filters
-from marklight.text import query_terms
+from marklight.text.analyzer import query_terms
 
 if TYPE_CHECKING:
     from marklight.model import Matrix
@@ -204,7 +204,7 @@ def legs(index: Path, queries: Sequence[str]) -> dict[str, Any]:
 
 
 LEAST = """
-import click, numpy, onnxruntime, sqlite3, tantivy, tokenizers
+import click, numpy, onnxruntime, sqlite3, tantivy
 from marklight import models
 models.load().embed_query("a question")
 """

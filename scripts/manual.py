@@ -31,7 +31,7 @@ FILES = {
 ENVIRONMENT = {
     "MARKLIGHT_…": "any setting: MARKLIGHT_SEARCH_FUSE is search.fuse",
     "NO_COLOR": "disables bold text and hyperlinks",
-    "EDITOR, VISUAL": "the editor that opens files in an interactive session",
+    "EDITOR, VISUAL": "the editor in which `marklight query` opens results",
 }
 
 

@@ -1,4 +1,4 @@
-"""Take the pictures of the README: the search page and a search in the terminal.
+"""Take the pictures of the README and the documentation: the start, a search and a note on the page.
 
 Run it as `.venv/bin/python scripts/pictures.py FOLDER QUERY`, for example with the Kubernetes documentation.
 It needs the test dependencies and Chromium.
@@ -6,15 +6,14 @@ It needs the test dependencies and Chromium.
 
 from __future__ import annotations
 
-import html
-import os
-import pty
-import re
-import shlex
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from urllib.parse import urlencode
 
 from playwright.sync_api import Page, sync_playwright
 
@@ -22,77 +21,95 @@ IMAGES = Path(__file__).resolve().parent.parent / "docs" / "images"
 MARKLIGHT = Path(sys.executable).with_name("marklight")
 CHROMIUM = ("/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome")
 PORT = 7499
-COLUMNS = 110
 WAIT_MS = 60_000
 """Limit for a search and for opening a document, in milliseconds."""
 
-TERMINAL = """
-<meta charset="utf-8">
-<body style="margin:0;background:#1d1f27">
-<pre style="display:inline-block;margin:0;padding:22px 26px;color:#d7dae0;font:15px/1.45 'DejaVu Sans Mono',monospace;white-space:pre-wrap;width:{columns}ch">{text}</pre>
+
+NOTE = """---
+tags: [sailing, harbour]
+author: Ada
+---
+# Tides
+
+Boats wait in the harbour until the water is ==high enough==. The height follows $h(t) = h_0 + A\\cos(\\omega t)$.[^1]
+
+> [!note] Twice a day
+> High water comes every 12 hours and 25 minutes. See [[Spring tides]].
+
+> [!warning]- With wind from the north
+> Wait for the next tide.
+
+![[Spring tides#At full moon]]
+
+| tide | height | time |
+|---|---:|---|
+| high | 5.2 m | 04:10 |
+| low | 0.8 m | 10:35 |
+
+```python
+def height(hours: float) -> float:
+    return 3.0 + 2.2 * math.cos(hours / 12.4 * TAU)  # metres
+```
+
+- [x] mend the net
+- [ ] paint the boat
+
+[^1]: Harmonic analysis of tides goes back to Kelvin.
+"""
+OTHER = """# Spring tides
+
+## At full moon
+
+At new and full moon the [[Tides]] are highest; a boat with a deep keel can leave the harbour then.
 """
 
 
-def terminal_output(command: list[str]) -> str:
-    """Run a command on a pseudo-terminal and return what it prints."""
-    chunks: list[bytes] = []
-
-    def read(descriptor: int) -> bytes:
-        data = os.read(descriptor, 4096)
-        chunks.append(data)
-        return b""
-
-    os.environ.update(TERM="xterm-256color")
-    pty.spawn(["sh", "-c", f"stty cols {COLUMNS}; exec {shlex.join(command)}"], read)
-    return b"".join(chunks).decode("utf-8", "replace")
-
-
-def terminal_html(text: str) -> str:
-    """Convert the escape sequences for bold and dim text to HTML; remove links and everything else."""
-    text = re.sub(r"\x1b\]8;[^\x07\x1b]*(\x07|\x1b\\)", "", text.replace("\r\n", "\n"))
-    shown = html.escape(text)
-    shown = re.sub(r"\x1b\[1m", "<span><b>", shown)
-    shown = re.sub(r"\x1b\[2m", '<span style="opacity:.6"><b style="font-weight:400">', shown)
-    shown = re.sub(r"\x1b\[0m", "</b></span>", shown)
-    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
-
-
-def photograph_terminal(page: Page, folder: str, query: str) -> None:
-    """Save a picture of a search in the terminal."""
-    command = [str(MARKLIGHT), "search", query, folder, "-n", "1"]
-    prompt = f'<span style="color:#8fc379">$</span> marklight search "{html.escape(query)}" {folder} -n 1\n\n'
-    page.set_viewport_size({"width": 1180, "height": 100})
-    body = prompt + terminal_html(terminal_output(command)).strip("\n")
-    page.set_content(TERMINAL.format(columns=COLUMNS, text=body))
-    page.locator("pre").screenshot(path=IMAGES / "terminal.png")
-
-
-def photograph_page(page: Page, folder: str, query: str) -> None:
-    """Save a picture of the search page with a result opened."""
-    server = subprocess.Popen([str(MARKLIGHT), "serve", folder, "--port", str(PORT)])
+@contextmanager
+def serving(folder: str) -> Iterator[str]:
+    """Serve a folder until the context ends; return the address."""
+    server = subprocess.Popen([str(MARKLIGHT), "serve", "--in", folder, "--port", str(PORT)])
     try:
-        for _ in range(100):
-            try:
-                page.goto(f"http://127.0.0.1:{PORT}/")
-                break
-            except Exception:  # not listening yet
-                time.sleep(0.2)
-        page.set_viewport_size({"width": 1280, "height": 800})
-        page.get_by_role("searchbox").fill(query)
-        page.keyboard.press("Enter")
-        page.get_by_text("Search details").wait_for(timeout=WAIT_MS)  # below complete results only
-        page.keyboard.press("ArrowDown")
-        page.keyboard.press("Enter")
-        page.locator("#view-text h2").first.wait_for(timeout=WAIT_MS)
-        page.wait_for_timeout(1500)  # the scrolling is animated
-        page.screenshot(path=IMAGES / "page.png")
+        yield f"http://127.0.0.1:{PORT}"
     finally:
         server.terminate()
         server.wait()
 
 
+def visit(page: Page, address: str) -> None:
+    """Open a page once the server listens."""
+    for _ in range(100):
+        try:
+            page.goto(address)
+            return
+        except Exception:  # not listening yet
+            time.sleep(0.2)
+
+
+def photograph_page(page: Page, folder: str, query: str) -> None:
+    """Save pictures of the start, of a search with the best result opened, and of a note."""
+    page.set_viewport_size({"width": 1280, "height": 800})
+    with serving(folder) as address:
+        visit(page, f"{address}/?{urlencode({'q': query})}")
+        page.locator("#results .answers").wait_for(timeout=WAIT_MS)
+        page.locator("#rail .links").first.wait_for(timeout=WAIT_MS)
+        page.wait_for_timeout(500)  # the opacity is animated
+        page.screenshot(path=IMAGES / "page.png")
+        visit(page, address)
+        page.locator("#home section").first.wait_for(timeout=WAIT_MS)
+        page.screenshot(path=IMAGES / "start.png")
+    with TemporaryDirectory() as scratch:
+        (Path(scratch) / "Tides.md").write_text(NOTE)
+        (Path(scratch) / "Spring tides.md").write_text(OTHER)
+        subprocess.run([MARKLIGHT, "index", scratch], check=True)
+        with serving(scratch) as address:
+            visit(page, f"{address}/?open=Tides.md")
+            page.locator("#rail .links").first.wait_for(timeout=WAIT_MS)
+            page.wait_for_timeout(500)
+            page.screenshot(path=IMAGES / "reader.png")
+
+
 def main() -> None:
-    """Take both pictures."""
+    """Take all pictures."""
     folder, query = sys.argv[1:3]
     IMAGES.mkdir(exist_ok=True)
     subprocess.run([MARKLIGHT, "index", folder], check=True)
@@ -100,7 +117,6 @@ def main() -> None:
         executable = next((path for path in CHROMIUM if Path(path).exists()), None)
         browser = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
         page = browser.new_page(device_scale_factor=2)
-        photograph_terminal(page, folder, query)
         photograph_page(page, folder, query)
         browser.close()
 

@@ -14,8 +14,7 @@ import pytest
 from hypothesis import settings
 
 from marklight.errors import ModelError
-from marklight.models.record import GRANITE
-from marklight.models.store import package_folder
+from marklight.models.record import GRANITE, package_folder
 from tests.models.serving import Behaviour, serving
 
 # How long one example takes tells about the machine, and whether numpy was loaded before.
@@ -73,7 +72,7 @@ SLOW_FOLDERS = (
 )
 """Folders whose tests start servers, browsers or many processes, or read large collections."""
 SLOW_FILES = frozenset(
-    "test_places test_robust test_line_editor test_engine_agreement test_links test_properties test_eval_command"
+    "test_places test_robust test_live_search test_engine_agreement test_links test_properties test_eval_command"
     " test_completion test_boilerplate test_transports test_levels test_escaping test_watch test_visible_text".split()
 )
 SERVERS = ("postgres", "qdrant")

@@ -10,10 +10,9 @@ from typing import Any, cast
 
 import marklight
 from marklight.answer import Hit, Hits, Why, best_first
-from marklight.model import Chunk, DocumentId, Kind
+from marklight.model import Chunk, DocumentId, Kind, digest
 from marklight.place import index_folder
-from marklight.ports import Snapshot
-from marklight.text import digest
+from marklight.ports import Pool, Snapshot
 
 
 def chunk(id: str = "a", text: str = "", path: str = "", headings: tuple[str, ...] = ()) -> Chunk:
@@ -35,6 +34,24 @@ def chunk(id: str = "a", text: str = "", path: str = "", headings: tuple[str, ..
 
 def hits_of(scores: Mapping[str, float], by: str = "test") -> Hits:
     return best_first(Hit(chunk(id), score, (Why(by, score),)) for id, score in scores.items())
+
+
+def pool_of(lists: Mapping[str, Mapping[str, float]]) -> Pool:
+    """A pool of made-up passages with the scores of each retriever."""
+    rows = {
+        id: row for row, id in enumerate(dict.fromkeys(id for one in lists.values() for id in one))
+    }
+    return Pool(
+        [chunk(id) for id in rows],
+        rows,
+        {
+            name: {
+                rows[id]: scores[id]
+                for id in sorted(scores, key=lambda each: (-scores[each], each))
+            }
+            for name, scores in lists.items()
+        },
+    )
 
 
 def no_snapshot() -> Snapshot:

@@ -6,14 +6,21 @@ import os
 import stat
 from pathlib import Path
 
+import platformdirs
 import pytest
+from platformdirs.macos import MacOS
+from platformdirs.unix import Unix
 
 from marklight.private_files import (
+    cache_folder,
+    config_folder,
     create_private,
+    data_folder,
     is_own,
     make_private_folder,
     open_private,
     read_private,
+    state_folder,
     write_private,
 )
 
@@ -78,3 +85,26 @@ def test_a_file_of_another_user_is_not_read(tmp_path: Path) -> None:
     with pytest.raises(PermissionError):
         read_private(file)
     os.close(open_private(file))
+
+
+@pytest.mark.parametrize("variables", [False, True])
+@pytest.mark.parametrize(("system", "platform"), [("linux", Unix), ("darwin", MacOS)])
+def test_the_user_folders_are_those_of_the_platform(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    system: str,
+    platform: type[platformdirs.PlatformDirs],
+    variables: bool,
+) -> None:
+    monkeypatch.setattr("sys.platform", system)
+    folders = {
+        "cache": cache_folder,
+        "config": config_folder,
+        "data": data_folder,
+        "state": state_folder,
+    }
+    for kind, folder in folders.items():
+        monkeypatch.delenv(f"MARKLIGHT_{kind.upper()}_DIR", raising=False)
+        monkeypatch.setenv(f"XDG_{kind.upper()}_HOME", str(tmp_path / kind) if variables else "")
+        expected = getattr(platform("marklight", appauthor=False), f"user_{kind}_dir")
+        assert str(folder()) == os.path.realpath(expected)

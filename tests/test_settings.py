@@ -33,9 +33,10 @@ def test_the_project_file_overrides_the_user_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setattr("platformdirs.user_config_dir", lambda *_, **__: str(tmp_path / "config"))
-    (tmp_path / "config").mkdir()
-    (tmp_path / "config" / "config.toml").write_text("[chunk]\nmax_chars = 900\nmin_chars = 90\n")
+    (tmp_path / "config" / "marklight").mkdir(parents=True)
+    (tmp_path / "config" / "marklight" / "config.toml").write_text(
+        "[chunk]\nmax_chars = 900\nmin_chars = 90\n"
+    )
     (tmp_path / "marklight.toml").write_text("[chunk]\nmax_chars = 800\n")
     found = read_settings(tmp_path, environ={})
     assert (found["chunk.max_chars"], found["chunk.min_chars"]) == (800, 90)

@@ -16,78 +16,95 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from marklight.answer import Answer, Hit
-    from marklight.errors import (
-        Busy,
-        HistoryError,
-        MarklightError,
-        ModelError,
-        NotFound,
-        Refused,
-        SettingsError,
-        StoreError,
-        UsageError,
+    from marklight.answer import (
+        Answer as Answer,
+        Hit as Hit,
+        Level as Level,
+        LinkedDocument as LinkedDocument,
+        SimilarHit as SimilarHit,
+        Step as Step,
+        Why as Why,
     )
-    from marklight.library import Library
-    from marklight.library.transfer import MoveReport, copy_index, export_index, import_index
-    from marklight.model import Chunk, Document
-    from marklight.query import Filters, Query
-    from marklight.report import Extract, Links, Outline, Related, Report
-    from marklight.results import Commit, Commits
+    from marklight.errors import (
+        Busy as Busy,
+        ConnectionLost as ConnectionLost,
+        HistoryError as HistoryError,
+        MarklightError as MarklightError,
+        Message as Message,
+        ModelError as ModelError,
+        ModelServerError as ModelServerError,
+        NotConfigured as NotConfigured,
+        NotFound as NotFound,
+        Overloaded as Overloaded,
+        ReadOnly as ReadOnly,
+        Refused as Refused,
+        RepositoryOutside as RepositoryOutside,
+        SettingsError as SettingsError,
+        Stopped as Stopped,
+        StoreError as StoreError,
+        UsageError as UsageError,
+    )
+    from marklight.library import Library as Library
+    from marklight.library.transfer import (
+        MoveReport as MoveReport,
+        copy_index as copy_index,
+        export_index as export_index,
+        import_index as import_index,
+    )
+    from marklight.model import (
+        Chunk as Chunk,
+        Counts as Counts,
+        Document as Document,
+        DocumentId as DocumentId,
+        Failure as Failure,
+        Heading as Heading,
+        Kind as Kind,
+        Link as Link,
+        LinkType as LinkType,
+        ResolvedLink as ResolvedLink,
+    )
+    from marklight.query import Filters as Filters, Mode as Mode, Query as Query
+    from marklight.report import (
+        DocumentList as DocumentList,
+        EdgePosition as EdgePosition,
+        Extract as Extract,
+        Graph as Graph,
+        Links as Links,
+        ListedFile as ListedFile,
+        Node as Node,
+        Outline as Outline,
+        Page as Page,
+        Related as Related,
+        RelatedDocument as RelatedDocument,
+        Report as Report,
+        Status as Status,
+    )
+    from marklight.results import (
+        CitedAnswer as CitedAnswer,
+        Commit as Commit,
+        Commits as Commits,
+        ListedDocument as ListedDocument,
+        ListedTask as ListedTask,
+        Listing as Listing,
+        Sentence as Sentence,
+        Sort as Sort,
+    )
 
 __version__ = "0.1.0"
 
-_MODULES = {
-    "marklight.library": ("Library",),
-    "marklight.library.transfer": ("MoveReport", "copy_index", "export_index", "import_index"),
-    "marklight.answer": ("Answer", "Hit"),
-    "marklight.query": ("Filters", "Query"),
-    "marklight.results": ("Commit", "Commits"),
-    "marklight.report": ("Extract", "Links", "Outline", "Related", "Report"),
-    "marklight.model": ("Chunk", "Document"),
-    "marklight.errors": (
-        "Busy",
-        "HistoryError",
-        "MarklightError",
-        "ModelError",
-        "NotFound",
-        "Refused",
-        "SettingsError",
-        "StoreError",
-        "UsageError",
-    ),
+_EXPORTED = {
+    "marklight.answer": "Answer Hit Level LinkedDocument SimilarHit Step Why",
+    "marklight.errors": "Busy ConnectionLost HistoryError MarklightError Message ModelError ModelServerError NotConfigured NotFound Overloaded ReadOnly Refused RepositoryOutside SettingsError Stopped StoreError UsageError",
+    "marklight.library": "Library",
+    "marklight.library.transfer": "MoveReport copy_index export_index import_index",
+    "marklight.model": "Chunk Counts Document DocumentId Failure Heading Kind Link LinkType ResolvedLink",
+    "marklight.query": "Filters Mode Query",
+    "marklight.report": "DocumentList EdgePosition Extract Graph Links ListedFile Node Outline Page Related RelatedDocument Report Status",
+    "marklight.results": "CitedAnswer Commit Commits ListedDocument ListedTask Listing Sentence Sort",
 }
+"""Public names by module; tests compare them with the types that operations return and the errors that they raise."""
 
-__all__ = [
-    "Answer",
-    "Busy",
-    "Chunk",
-    "Commit",
-    "Commits",
-    "Document",
-    "Extract",
-    "Filters",
-    "HistoryError",
-    "Hit",
-    "Library",
-    "Links",
-    "MarklightError",
-    "ModelError",
-    "MoveReport",
-    "NotFound",
-    "Outline",
-    "Query",
-    "Refused",
-    "Related",
-    "Report",
-    "SettingsError",
-    "StoreError",
-    "UsageError",
-    "copy_index",
-    "export_index",
-    "import_index",
-    "open",
-]
+__all__ = ["open", *" ".join(_EXPORTED.values()).split()]
 
 
 def open(
@@ -108,7 +125,7 @@ def __getattr__(name: str) -> Any:
     # Names are imported on first use, so that `import marklight` is fast.
     from importlib import import_module
 
-    for module, names in _MODULES.items():
-        if name in names:
+    for module, names in _EXPORTED.items():
+        if name in names.split():
             return getattr(import_module(module), name)
     raise AttributeError(f"module 'marklight' has no attribute {name!r}")

@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
 from datetime import datetime, timedelta
-from types import MappingProxyType
+from math import ceil
 from typing import Any, NamedTuple
 
-from marklight.model import Chunk, Counts, DocumentId
-from marklight.query import Query, query_dict
+from marklight.errors import Message
+from marklight.lazy import dataclass
+from marklight.model import Chunk, Counts, DocumentId, Kind, json_keys
+from marklight.query import Query
 
 MAX_PLACES_NAMED = 3
 """Places that a notice about omitted results names."""
-SHOWS_WHOLE = "shows a passage whole: "
-CHARACTERS_PER_TOKEN = 3
-"""Estimate for token budgets: the Kubernetes documentation has 15.5 million characters and 5.0 million tokens."""
+CHARACTERS_PER_TOKEN = 3.4
+"""Estimate where only the length is known: English documentation by the tokenizer that Anthropic has published."""
 
-NO_INPUTS: Mapping[str, float] = MappingProxyType({})
+NO_INPUTS: Mapping[str, float] = {}
 
 
+class Result:
+    """Result of an operation, whose type declares its JSON by `json_keys`."""
+
+    __slots__ = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result as JSON values, the same on every surface."""
+        from marklight.serialization import json_values
+
+        values: dict[str, Any] = json_values(self)
+        return values
+
+
+@json_keys("stage value formula? inputs?")
 class Why(NamedTuple):
     """One entry of a hit's trace: a stage or a feature, its value, and how the value was computed."""
 
@@ -27,72 +42,46 @@ class Why(NamedTuple):
     value: float
     """The new score, if the entry is of a stage that changed the score."""
     formula: str = ""
-    """Arithmetic over the names of `inputs`, such as `answer × relevance`."""
+    """How the value was computed from `inputs`, such as `answer × relevance`."""
     inputs: Mapping[str, float] = NO_INPUTS
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the entry for JSON."""
-        entry: dict[str, Any] = {"stage": self.stage, "value": round(self.value, 6)}
-        if self.formula:
-            entry["formula"] = self.formula
-            entry["inputs"] = {name: round(value, 6) for name, value in self.inputs.items()}
-        return entry
+    """Numbers by name."""
 
 
+@json_keys("chunk_id document@lines title anchor lines score")
 class SimilarHit(NamedTuple):
     """A passage that duplicate removal merged into a better hit."""
 
     chunk_id: str
+    """ID of the passage."""
     document: DocumentId
     title: str
+    """Title of the document."""
     anchor: str
+    """Anchor of the innermost heading."""
     lines: tuple[int, int]
+    """First and last line, starting at 1."""
     score: float
 
     @property
     def path(self) -> str:
         return self.document.path
 
-    def to_dict(self, several_collections: bool = False) -> dict[str, Any]:
-        """Return the passage for JSON."""
-        from marklight.formatting import place_text
 
-        return {
-            "chunk_id": self.chunk_id,
-            "path": self.document.path,
-            "collection": self.document.collection,
-            "ref": place_text(self.document, several_collections, self.lines),
-            "title": self.title,
-            "anchor": self.anchor,
-            "lines": list(self.lines),
-            "score": round(self.score, 4),
-        }
-
-
+@json_keys("document@lines title anchor lines")
 class LinkedDocument(NamedTuple):
     """A document that is linked with a result and is no result itself, with its passage nearest to the query."""
 
     document: DocumentId
     title: str
+    """Title of the document."""
     anchor: str
+    """Anchor of the passage nearest to the query."""
     lines: tuple[int, int]
+    """First and last line, starting at 1."""
 
     @property
     def path(self) -> str:
         return self.document.path
-
-    def to_dict(self, several_collections: bool = False) -> dict[str, Any]:
-        """Return the document for JSON."""
-        from marklight.formatting import place_text
-
-        return {
-            "path": self.document.path,
-            "collection": self.document.collection,
-            "ref": place_text(self.document, several_collections, self.lines),
-            "title": self.title,
-            "anchor": self.anchor,
-            "lines": list(self.lines),
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +90,8 @@ class Hit:
 
     chunk: Chunk
     score: float
-    why: tuple[Why, ...] = ()
-    """The trace of the score, for people: stages append to it and never read it."""
+    trace: tuple[Why, ...] | None = ()
+    """How the score was computed, for people: stages append to it and never read it. None without `explain`."""
     answer_probability: float | None = None
     """The probability that the library contains an answer to the query, where the fusion computes it."""
     rank_sum: float | None = None
@@ -116,6 +105,15 @@ class Hit:
     linked: tuple[LinkedDocument, ...] = ()
     """Documents that are linked with this one and are no results themselves, nearest to the query first."""
 
+    @property
+    def why(self) -> tuple[Why, ...]:
+        """Return the trace of the score; empty without `explain`."""
+        return self.trace or ()
+
+    def with_trace_of(self, first: Hit) -> Hit:
+        """Return the hit with the trace of another one of the same passage before its own."""
+        return replace(self, trace=first.why + self.why) if self.trace else self
+
     def merged_with(self, others: Iterable[Hit]) -> Hit:
         """Return the hit with its duplicates, and those that were merged into them, as `similar`."""
         merged = [*self.similar]
@@ -127,15 +125,26 @@ class Hit:
                 )
             )
             merged += other.similar
-        ordered = sorted(merged, key=lambda each: (-each.score, each.chunk_id))
+        ordered = sorted(merged, key=lambda similar: (-similar.score, similar.chunk_id))
         return replace(self, similar=tuple(ordered))
 
     def rescored(self, score: float, by: str, formula: str = "", **inputs: float) -> Hit:
         """Return the hit with a new score and a trace entry for the stage that set it."""
+        trace = self.trace
+        if trace is not None:
+            trace = (*trace, Why(by, score, formula, inputs))
+        return self._changed(self.chunk, score, trace)
+
+    def with_chunk(self, chunk: Chunk) -> Hit:
+        """Return the hit with another passage."""
+        return self._changed(chunk, self.score, self.trace)
+
+    def _changed(self, chunk: Chunk, score: float, trace: tuple[Why, ...] | None) -> Hit:
+        # `dataclasses.replace` takes three times as long.
         return Hit(
-            self.chunk,
+            chunk,
             score,
-            (*self.why, Why(by, score, formula, inputs)),
+            trace,
             self.answer_probability,
             self.rank_sum,
             self.coverage,
@@ -152,12 +161,30 @@ class Hit:
 
 Hits = tuple[Hit, ...]
 
+ANSWERS = 0.5
+"""Calibrated score from which a passage is more likely relevant than not."""
+MOST = 0.5
+"""Term coverage above which a passage contains most of the query. For 14 broad queries about generated notes, 80 instead of 40
+right documents are among ten results with it (`python -m benchmarks.everyday vault`)."""
+
+
+def verdict(hit: Hit) -> str:
+    """Return how well a passage matches, for people; it holds only if scores are calibrated (`Answer.calibrated`).
+
+    answers: more likely relevant than not; mentions: less likely, and contains most of the query's terms, as the results
+    of a broad query of one word do; weak: neither.
+    """
+    if hit.score >= ANSWERS:
+        return "answers"
+    return "mentions" if hit.coverage > MOST or hit.exact_match else "weak"
+
 
 def best_first(hits: Iterable[Hit]) -> Hits:
     """Sort by descending score; ties are broken by passage id."""
     return tuple(sorted(hits, key=lambda hit: (-hit.score, hit.chunk.id)))
 
 
+@json_keys("stage count ms")
 @dataclass(frozen=True, slots=True)
 class Step:
     """One stage of a search: the number of hits it returned and its duration."""
@@ -167,26 +194,65 @@ class Step:
     ms: float
 
 
+@json_keys("level=name lines characters tokens")
 class Level(NamedTuple):
     """A context level of a passage: its lines and size."""
 
     name: str
     lines: tuple[int, int]
+    """First and last line, starting at 1."""
     characters: int
 
     @property
     def tokens(self) -> int:
         """Return the estimated number of tokens."""
-        return -(-self.characters // CHARACTERS_PER_TOKEN)
+        return ceil(self.characters / CHARACTERS_PER_TOKEN)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the level for JSON."""
-        return {
-            "level": self.name,
-            "lines": list(self.lines),
-            "characters": self.characters,
-            "tokens": self.tokens,
-        }
+
+@json_keys(
+    "rank score verdict chunk_id document@lines title headings anchor lines kind content snippet modified dated levels"
+    " similar linked boilerplate why"
+)
+@dataclass(frozen=True, slots=True)
+class RankedPassage:
+    """A result as JSON contains it: the passage, its score, and what the answer has about its document."""
+
+    rank: int
+    score: float
+    """Probability that this answers the query, 0 to 1."""
+    verdict: str | None
+    """The score in a word: answers, mentions (has most of the query's terms) or weak; null if scores are not calibrated."""
+    chunk_id: str
+    """ID of the passage."""
+    document: DocumentId
+    title: str
+    """Title of the document."""
+    headings: tuple[str, ...]
+    """Headings above the passage, outermost first."""
+    anchor: str
+    """Anchor of the innermost heading."""
+    lines: tuple[int, int]
+    """First and last line, starting at 1."""
+    kind: Kind
+    """Kind of passage: prose, code, list, table or another."""
+    content: str
+    """The passage, as it is in the document."""
+    snippet: str
+    """The part with the most query terms, as text without markup."""
+    modified: str
+    """Modification time of the file, in UTC."""
+    dated: str
+    """Date that the filters after and before use, in UTC: the document's own date, else the modification time."""
+    levels: Sequence[Level]
+    """Context levels of the passage and their sizes."""
+    similar: tuple[SimilarHit, ...]
+    """Duplicates that were merged into this result."""
+    linked: tuple[LinkedDocument, ...]
+    """Documents linked with this one that are no results themselves."""
+    boilerplate: tuple[tuple[int, int], ...]
+    """Parts of `content` that many documents share and that are not ranked: first character, and the one after the last."""
+    why: tuple[Why, ...]
+    """Contributions to the score; empty without explain."""
 
 
 class Ranking(NamedTuple):
@@ -203,6 +269,8 @@ class Ranking(NamedTuple):
     """Candidates were left out by the default threshold, not by one of the caller."""
     stats: Mapping[str, int] = {}
     steps: Sequence[Step] = ()
+    calibrated: bool = False
+    """Scores are calibrated probabilities for this mode, model and language of the query."""
 
     @property
     def passages(self) -> Hits:
@@ -228,7 +296,7 @@ class Ranking(NamedTuple):
 def within_budget(
     passages: Hits, max_tokens: int | None, several_collections: bool
 ) -> tuple[Hits, str]:
-    """Return the first passages that fit the token budget, the last one cut at a sentence, and a notice if any is missing."""
+    """Token limit of answers: return the first passages that fit the budget, the last one cut at a sentence, and a notice if any is missing."""
     if max_tokens is None:
         return passages, ""
     kept = cut_passages(passages, max_tokens)
@@ -239,47 +307,61 @@ def within_budget(
     omitted = passages[len(kept) :]
     results = "1 result" if len(omitted) == 1 else f"{len(omitted)} results"
     change = f"{results} left out" if omitted else "the last result cut"
-    places = ", ".join(
+    refs = tuple(
         place_text(hit.chunk.document, several_collections, hit.chunk.lines)
-        for hit in (omitted or kept[-1:])[:MAX_PLACES_NAMED]
+        for hit in omitted or kept[-1:]
     )
-    return (
-        kept,
-        f"{change} to stay within {max_tokens} tokens; `marklight get` {SHOWS_WHOLE}{places}",
+    statement = f"{change} to stay within {max_tokens} tokens"
+    places = ", ".join(refs[:MAX_PLACES_NAMED])
+    message = Message(
+        f"{statement}; `marklight get` shows a passage whole: {places}",
+        f"{statement}: {places}",
+        kind="omitted",
+        refs=refs if omitted else (),
     )
+    return kept, message
 
 
 def cut_passages(passages: Hits, max_tokens: int) -> Hits:
     """Return the first passages that fit a token budget, the last one cut at a sentence."""
-    from marklight.text.lines import truncate_at_sentence
+    from marklight.text.tokens import count_tokens, truncate_to_tokens
 
-    available = max_tokens * CHARACTERS_PER_TOKEN
+    available = max_tokens
     kept: list[Hit] = []
     for hit in passages:
-        if len(hit.chunk.text) <= available:
+        if (used := count_tokens(hit.chunk.text)) <= available:
             kept.append(hit)
-            available -= len(hit.chunk.text)
+            available -= used
             continue
         if available > 0:
-            text = truncate_at_sentence(hit.chunk.text, available)
-            kept.append(replace(hit, chunk=replace(hit.chunk, text=text, boilerplate=())))
+            text = truncate_to_tokens(hit.chunk.text, available)
+            kept.append(hit.with_chunk(replace(hit.chunk, text=text, boilerplate=())))
         break
     return tuple(kept)
 
 
+@json_keys(
+    "query results calibrated abstained nearest=nearest_results advice=own_advice stats steps=shown_steps index notices"
+    " took_ms commits?"
+)
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Result):
     """The result of a search: a ranking with the state of the index, notices, and what is shown about the documents."""
 
     query: Query
     hits: Hits
     nearest: Hits = ()
     abstained: str | None = None
+    """Why there are no results; null if there are some."""
     below_threshold: bool = False
     stats: Mapping[str, int] = field(default_factory=dict)
+    """Number of candidates left after each step."""
     steps: Sequence[Step] = ()
+    calibrated: bool = False
+    """Scores are calibrated probabilities for this mode, model and language of the query."""
     index: Counts = field(default_factory=Counts)
     notices: Sequence[str] = ()
+    """Remarks: degraded results, omissions, problems."""
     modified: Mapping[DocumentId, int] = field(default_factory=dict)
     """Modification times of files in nanoseconds since the epoch."""
     dates: Mapping[DocumentId, float] = field(default_factory=dict)
@@ -292,6 +374,13 @@ class Answer:
     """Paths need their collection as a prefix to be unambiguous."""
     commits: Answer | None = None
     """The commits that match the same query, where the history was searched too."""
+
+    def __iter__(self) -> Iterator[Hit]:
+        return iter(self.hits)
+
+    def __len__(self) -> int:
+        """Return the number of hits; an answer without any is false."""
+        return len(self.hits)
 
     @property
     def passages(self) -> Hits:
@@ -308,24 +397,25 @@ class Answer:
         left_out = self.abstained is not None and self.below_threshold
         return f"Use {shows_all} to see the closest passages" if left_out else None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the answer for JSON, the same on every surface."""
-        return {
-            "query": query_dict(self.query),
-            "results": [self._result(rank, hit) for rank, hit in enumerate(self.hits, 1)],
-            "abstained": self.abstained,
-            "nearest": [self._result(rank, hit) for rank, hit in enumerate(self.nearest, 1)],
-            "advice": self.advice("min_confidence 0"),
-            "stats": dict(self.stats),
-            "steps": [
-                {"stage": step.stage, "count": step.count, "ms": round(step.ms, 3)}
-                for step in (self.steps if self.explain else ())
-            ],
-            "index": index_dict(self.index),
-            "notices": list(self.notices),
-            "took_ms": round(self.took_ms, 1),
-            **({"commits": self.commits.to_dict()} if self.commits else {}),
-        }
+    @property
+    def results(self) -> tuple[RankedPassage, ...]:
+        """Return the results, best first."""
+        return self._ranked(self.hits)
+
+    @property
+    def nearest_results(self) -> tuple[RankedPassage, ...]:
+        """Return the closest passages, if the search abstained; else empty."""
+        return self._ranked(self.nearest)
+
+    @property
+    def own_advice(self) -> str | None:
+        """Return how to see the results that were below the threshold."""
+        return self.advice("min_confidence 0")
+
+    @property
+    def shown_steps(self) -> Sequence[Step]:
+        """Return the stages with their timings; empty without explain."""
+        return self.steps if self.explain else ()
 
     def __repr__(self) -> str:
         from marklight import formatting
@@ -343,48 +433,36 @@ class Answer:
 
         return formatting.answer_html(self)
 
-    def _result(self, rank: int, hit: Hit) -> dict[str, Any]:
-        from marklight.formatting import place_text
+    def _ranked(self, hits: Hits) -> tuple[RankedPassage, ...]:
+        return tuple(self._result(rank, hit) for rank, hit in enumerate(hits, 1))
+
+    def _result(self, rank: int, hit: Hit) -> RankedPassage:
         from marklight.text.analyzer import query_terms
         from marklight.text.markdown import readable, snippet
 
         chunk = hit.chunk
-        terms = frozenset(query_terms(*self.query.spellings))
-        return {
-            "rank": rank,
-            "score": round(hit.score, 4),
-            "chunk_id": chunk.id,
-            "path": chunk.path,
-            "collection": chunk.collection,
-            "ref": place_text(chunk.document, self.several_collections, chunk.lines),
-            "title": chunk.title,
-            "headings": list(chunk.headings),
-            "anchor": chunk.anchor,
-            "lines": list(chunk.lines),
-            "kind": chunk.kind.value,
-            "content": chunk.text,
-            "snippet": snippet(
-                readable(chunk.snippet_text(self.query.filters.has_phrases), reflow=True), terms
-            ),
-            "modified": iso_time(self.modified.get(chunk.document, 0)),
-            "dated": iso_seconds(self.dates.get(chunk.document, 0.0)),
-            "levels": [level.to_dict() for level in self.levels.get(chunk.id, ())],
-            "similar": [other.to_dict(self.several_collections) for other in hit.similar],
-            "linked": [other.to_dict(self.several_collections) for other in hit.linked],
-            "boilerplate": [list(part) for part in chunk.boilerplate],
-            "why": [entry.to_dict() for entry in (hit.why if self.explain else ())],
-        }
-
-
-def index_dict(index: Counts) -> dict[str, int]:
-    """Return the counts of the index for JSON."""
-    return {
-        "documents": index.documents,
-        "chunks": index.chunks,
-        "embedded": index.embedded,
-        "pending": index.pending,
-        "generation": index.generation,
-    }
+        text = readable(chunk.snippet_text(self.query.filters.has_phrases), reflow=True)
+        return RankedPassage(
+            rank=rank,
+            score=hit.score,
+            verdict=verdict(hit) if self.calibrated else None,
+            chunk_id=chunk.id,
+            document=chunk.document,
+            title=chunk.title,
+            headings=chunk.headings,
+            anchor=chunk.anchor,
+            lines=chunk.lines,
+            kind=chunk.kind,
+            content=chunk.text,
+            snippet=snippet(text, frozenset(query_terms(*self.query.spellings))),
+            modified=iso_time(self.modified.get(chunk.document, 0)),
+            dated=iso_seconds(self.dates.get(chunk.document, 0.0)),
+            levels=self.levels.get(chunk.id, ()),
+            similar=hit.similar,
+            linked=hit.linked,
+            boilerplate=chunk.boilerplate,
+            why=hit.why if self.explain else (),
+        )
 
 
 def iso_time(time_ns: int) -> str:

@@ -75,7 +75,7 @@ def repeat_if_lost(operation: Callable[Arguments, Value]) -> Callable[Arguments,
 
 
 class SingleFlight(Generic[Value]):
-    """Single-flight: concurrent callers share one run of a function, the first that begins after their call."""
+    """Single flight: concurrent callers share one run of a function, the first that begins after their call."""
 
     def __init__(self) -> None:
         self._idle = Condition()

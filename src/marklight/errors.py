@@ -1,6 +1,30 @@
-"""Errors: each has a message (what happened), a hint (what to do) and an exit code."""
+"""Errors and messages: an error has a message (what happened), a hint (what to do) and an exit code."""
 
 from __future__ import annotations
+
+
+class Message(str):
+    """A notice or hint for people that names a command or an option, or that programs have to recognise."""
+
+    for_assistant: str
+    """Text for a reader that cannot run commands; empty if only the user can do something about it."""
+    kind: str
+    """Subject of a notice: indexing, language or omitted."""
+    refs: tuple[str, ...]
+    """References of the omitted results."""
+
+    def __new__(
+        cls,
+        text: str,
+        for_assistant: str | None = None,
+        *,
+        kind: str = "",
+        refs: tuple[str, ...] = (),
+    ) -> Message:
+        message = super().__new__(cls, text)
+        message.for_assistant = text if for_assistant is None else for_assistant
+        message.kind, message.refs = kind, refs
+        return message
 
 
 class MarklightError(Exception):

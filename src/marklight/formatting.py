@@ -11,9 +11,14 @@ Text of a document is untrusted. Three functions keep it apart from the lines th
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from marklight.lazy import dataclass, lazy_pattern
 
 if TYPE_CHECKING:
     # Types only: `--help` needs the escaping functions and nothing else.
@@ -51,13 +56,13 @@ _FLAGS = tuple(
 """The only emoji made of tags that Unicode recommends: England, Scotland, Wales."""
 
 _ALWAYS = f"[{_CONTROLS}{_BIDI}{_TAGS}]"
-_HIDDEN = re.compile(
+_HIDDEN = lazy_pattern(
     rf"({'|'.join(_FLAGS)})|{_ALWAYS}"
     # An emoji selector is followed by a joiner in sequences such as a heart on fire.
     rf"|(?:\A|(?<=[\s{_CONTROLS}{_BIDI}{_TAGS}{_INVISIBLE}]))(?!(?<=\ufe0f)\u200d)[{_INVISIBLE}]"
 )
-_TERMINAL_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_UNSAFE_IN_JSON = re.compile(f"[{_ABOVE_ASCII}{_BIDI}{_TAGS}]")
+_TERMINAL_CONTROLS = lazy_pattern(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_UNSAFE_IN_JSON = lazy_pattern(f"[{_ABOVE_ASCII}{_BIDI}{_TAGS}]")
 """Every serialiser escapes C0 in strings; elsewhere it only separates values."""
 
 
@@ -81,7 +86,7 @@ def unescape(text: str) -> str:
     return _ESCAPED.sub(_unescaped, text) if "\\" in text else text
 
 
-_ESCAPED = re.compile(
+_ESCAPED = lazy_pattern(
     r"\\(?:(?P<sign>[\\ntr])|x(?P<x>[0-9a-f]{2})|u(?P<u>[0-9a-f]{4})|U(?P<U>00[01][0-9a-f]{5}))"
 )
 _SIGNS = {"\\": "\\", "n": "\n", "t": "\t", "r": "\r"}
@@ -97,16 +102,13 @@ def _unescaped(match: re.Match[str]) -> str:
 
 def quoted(text: str) -> str:
     """Put `> ` before every line of a document's text and escape hidden characters."""
-    return "\n".join(map(_quoted_line, visible(text).split("\n")))
+    lines = visible(text).split("\n")
+    return "\n".join(f"{QUOTE}{line}" if line else QUOTE.rstrip() for line in lines)
 
 
 def escape_json(serialised: str) -> str:
     """Escape characters in serialised JSON that are not safe to print; the values stay equal."""
     return _UNSAFE_IN_JSON.sub(lambda match: _json_escape(match[0]), serialised)
-
-
-def _quoted_line(line: str) -> str:
-    return f"{QUOTE}{line}" if line else QUOTE.rstrip()
 
 
 def _within_line(character: str) -> str:
@@ -116,7 +118,7 @@ def _within_line(character: str) -> str:
     return _escape(character)
 
 
-_KEPT_WITHIN_LINE = re.compile(
+_KEPT_WITHIN_LINE = lazy_pattern(
     rf"[{_INVISIBLE}{_TAGS}\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2]|[^\S\n\t]"
 )
 """Also the visible Arabic and Syriac characters of the Unicode category Format."""
@@ -128,7 +130,9 @@ def _escape(character: str) -> str:
 
 def _json_escape(character: str) -> str:
     units = character.encode("utf-16-be")
-    return "".join(f"\\u{units[at] << 8 | units[at + 1]:04x}" for at in range(0, len(units), 2))
+    return "".join(
+        f"\\u{units[start] << 8 | units[start + 1]:04x}" for start in range(0, len(units), 2)
+    )
 
 
 MAX_QUERY = 60
@@ -183,19 +187,120 @@ def _place_name(name: str) -> str:
     return _LINES_IN_NAME.sub(lambda match: match[0].replace("§", "\\xa7"), escaped)
 
 
-_LINES_IN_NAME = re.compile(r":\d+-\d+ §")
+_LINES_IN_NAME = lazy_pattern(r":\d+-\d+ §")
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """Style text for the output: escape sequences on a terminal, plain text elsewhere."""
+
+    escapes: bool = False
+    """True if bold text and hyperlinks are written as escape sequences."""
+    folders: Mapping[str, Path] = field(default_factory=dict)
+    """Folders of the collections, by name: the targets of hyperlinks."""
+    address: str = ""
+    """Hyperlink template with `{path}` and `{line}`; empty links to the file itself."""
+    terminal: bool = False
+    """True if the output goes to a terminal."""
+    near: str = ""
+    """The current folder, from which a path may also be written; empty if it does not matter."""
+
+    def bold(self, text: str) -> str:
+        """Return the text in bold."""
+        return f"\x1b[1m{text}\x1b[0m" if self.escapes else text
+
+    def dim(self, text: str) -> str:
+        """Return the text dimmed."""
+        return f"\x1b[2m{text}\x1b[0m" if self.escapes else text
+
+    def match(self, text: str) -> str:
+        """Return a word that matches the query, in bold red, as grep and ripgrep print it."""
+        return self._colored(text, "1;31")
+
+    def path(self, text: str) -> str:
+        """Return the path of a result, in bold magenta."""
+        return self._colored(text, "1;35")
+
+    def lines(self, text: str) -> str:
+        """Return line numbers, in green."""
+        return self._colored(text, "32")
+
+    def certainty(self, text: str, *, likely: bool) -> str:
+        """Return how certain a result is, in green if it is likely."""
+        return self._colored(text, "32") if likely else self.dim(text)
+
+    def _colored(self, text: str, codes: str) -> str:
+        return f"\x1b[{codes}m{text}\x1b[0m" if self.escapes and text else text
+
+    def link(self, text: str, document: DocumentId, line: int = 1) -> str:
+        """Return the text as a hyperlink to a line of the document's file."""
+        folder = self.folders.get(document.collection)
+        if not self.escapes or folder is None:
+            return text
+        return hyperlink(text, folder / document.path, line, self.address)
+
+    def place(self, text: str, document: DocumentId, line: int = 1) -> str:
+        """Return a place as a hyperlink, with a slash before it if a file of the current folder has the same name."""
+        return self.link(self.rooted(text, document), document, line)
+
+    def rooted(self, text: str, document: DocumentId, *_: int) -> str:
+        """Return a place with a slash before it if a file of the current folder has the same name."""
+        folder = self.folders.get(document.collection)
+        if not self.near or folder is None:
+            return text
+        here = os.path.join(self.near, place_text(document, len(self.folders) > 1))
+        return f"/{text}" if _is_other_file(here, folder / document.path) else text
+
+    def file(self, document: DocumentId) -> str:
+        """Return the path of the document's file, relative if it is below the current folder.
+
+        `./` is put before a path with a leading dash, so that no program takes it for an option, and before one
+        that is also the name of another document in the library.
+        """
+        folder = self.folders.get(document.collection)
+        if folder is None:
+            return document.path
+        file = folder / document.path
+        try:
+            relative = str(file.relative_to(Path.cwd()))
+        except (ValueError, OSError):
+            return str(file)
+        owner, _, rest = unescape(relative).partition("/")
+        several = len(self.folders) > 1
+        names = {owner: rest} if several else dict.fromkeys(self.folders, unescape(relative))
+        others = (
+            os.path.join(self.folders[name], path)
+            for name, path in names.items()
+            if name in self.folders
+        )
+        shared = any(_is_other_file(other, file) for other in others)
+        return f"./{relative}" if shared or relative.startswith("-") else relative
+
+
+def _is_other_file(path: str, file: Path) -> bool:
+    """Return true if a path is that of an existing file, and not of this one."""
+    return os.path.isfile(path) and not os.path.samefile(path, file) if file.exists() else False
+
+
+PLAIN = Style()
+
+
+def hyperlink(text: str, file: Path, line: int = 1, address: str = "") -> str:
+    """Return the text as an OSC 8 hyperlink; the host is empty, as the file is on this machine."""
+    uri = file.absolute().as_uri()
+    path = uri.removeprefix("file://")
+    target = address.replace("{path}", path).replace("{line}", str(line)) if address else uri
+    return f"\x1b]8;;{target}\x1b\\{text}\x1b]8;;\x1b\\"
 
 
 def headed_place(
-    piece: Chunk | Extract,
-    several_collections: bool = False,
-    link: Callable[[str, DocumentId, int], str] = lambda text, *_: text,
+    piece: Chunk | Extract, several_collections: bool = False, style: Style = PLAIN
 ) -> str:
-    """Return `guide/auth.md:120-148 § Auth > Token refresh`; `link` makes the place a hyperlink."""
+    """Return `guide/auth.md:120-148 § Auth > Token refresh`; the place may be a hyperlink."""
     from marklight.model import trail
 
     place = place_text(piece.document, several_collections, piece.lines)
-    where = link(place, piece.document, piece.lines[0])
+    where = style.place(place, piece.document, piece.lines[0])
     headings = one_line(trail(piece.title, piece.headings))
     return f"{where} § {headings}" if headings else where
 
@@ -217,49 +322,47 @@ def answer_text(answer: Answer) -> str:
     """Return the results as the command line prints them, or the reason why there are none and the closest passages."""
     head = [] if answer.hits else [_empty_text(answer)]
     several = answer.several_collections
-    passages = (f"[{rank}] {hit_text(hit, several)}" for rank, hit in enumerate(answer.passages, 1))
+    passages = (hit_text(hit, several, f"[{rank}] ") for rank, hit in enumerate(answer.passages, 1))
     return "\n\n".join([*head, *passages])
 
 
-def hit_text(hit: Hit, several_collections: bool = False) -> str:
-    """Return a header with place and score, then the quoted passage."""
-    where = headed_place(hit.chunk, several_collections)
-    lines = [
-        f"{where} ({hit.score:.2f})",
-        text_of(hit.chunk),
-        similar_line(hit, several_collections),
-        linked_line(hit, several_collections),
-    ]
-    return "\n".join(filter(None, lines))
-
-
-Spelled = Callable[[str, "DocumentId"], str]
-"""Returns a place as it has to be written in the current folder."""
-
-
-def similar_line(
-    hit: Hit, several_collections: bool = False, spelled: Spelled = lambda text, _: text
+def hit_text(
+    hit: Hit, several_collections: bool = False, label: str = "", style: Style = PLAIN
 ) -> str:
+    """Return a header with label, place and score, then the quoted passage."""
+    where = headed_place(hit.chunk, several_collections, style)
+    below = (
+        similar_line(hit, several_collections, style),
+        linked_line(hit, several_collections, style),
+    )
+    return "\n".join(
+        [
+            style.bold(f"{label}{where} ({hit.score:.2f})"),
+            text_of(hit.chunk),
+            *(style.dim(line) for line in below if line),
+        ]
+    )
+
+
+def similar_line(hit: Hit, several_collections: bool = False, style: Style = PLAIN) -> str:
     """Return `+2 similar: a.md:1-4, b.md:7-9`, the duplicates that were merged into a hit; empty if there are none."""
     if not hit.similar:
         return ""
-    own = place_text(hit.chunk.document, several_collections, hit.chunk.lines)
+    shown = place_text(hit.chunk.document, several_collections, hit.chunk.lines)
     named = {
-        place_text(each.document, several_collections, each.lines): each.document
-        for each in hit.similar
+        place_text(similar.document, several_collections, similar.lines): similar.document
+        for similar in hit.similar
     }
-    places = [spelled(each, document) for each, document in named.items() if each != own]
+    places = [style.rooted(place, document) for place, document in named.items() if place != shown]
     listed = ", ".join([*places[:MAX_SIMILAR], *(["…"] if len(places) > MAX_SIMILAR else [])])
     return f"+{len(hit.similar)} similar{f': {listed}' if listed else ' in the same lines'}"
 
 
-def linked_line(
-    hit: Hit, several_collections: bool, spelled: Spelled = lambda text, _: text
-) -> str:
+def linked_line(hit: Hit, several_collections: bool, style: Style = PLAIN) -> str:
     """List the documents that are linked with a result and are no results themselves; empty if there are none."""
     linked = (
-        f"{spelled(place_text(each.document, several_collections), each.document)} ({one_line(each.title)})"
-        for each in hit.linked
+        f"{style.rooted(place_text(link.document, several_collections, link.lines), link.document)} ({one_line(link.title)})"
+        for link in hit.linked
     )
     return f"Linked with this result: {', '.join(linked)}" if hit.linked else ""
 
@@ -290,11 +393,11 @@ def left_out(answer: Answer) -> tuple[str, list[str]]:
     return f"Not shown: {', '.join(parts)}" if parts else "", stages
 
 
-def text_of(chunk: Chunk) -> str:
-    """Quote a passage as readable text; one that has a title only gets a placeholder."""
+def text_of(chunk: Chunk, escape: Callable[[str], str] = quoted) -> str:
+    """Return a passage as readable text, quoted or only escaped; one that has a title only gets a placeholder."""
     from marklight.text.markdown import readable
 
-    return NO_TEXT if chunk.is_title else quoted(readable(chunk.text))
+    return NO_TEXT if chunk.is_title else escape(readable(chunk.text))
 
 
 def answer_html(answer: Answer) -> str:
@@ -304,7 +407,7 @@ def answer_html(answer: Answer) -> str:
     several = answer.several_collections
     items = "".join(
         f"<li><b>{escape(headed_place(hit.chunk, several))}</b> ({hit.score:.2f})"
-        f'<pre style="white-space: pre-wrap">{escape(_unquoted(hit.chunk))}</pre>'
+        f'<pre style="white-space: pre-wrap">{escape(text_of(hit.chunk, visible))}</pre>'
         f"{escape(similar_line(hit, several))}</li>"
         for hit in answer.passages
     )
@@ -313,12 +416,6 @@ def answer_html(answer: Answer) -> str:
         return f"<p>{escape(_empty_text(answer))}</p>{closest}"
     notices = "".join(f"<p><i>{escape(one_line(notice))}</i></p>" for notice in answer.notices)
     return f"<ol>{items}</ol>{notices}"
-
-
-def _unquoted(chunk: Chunk) -> str:
-    from marklight.text.markdown import readable
-
-    return NO_TEXT if chunk.is_title else visible(readable(chunk.text))
 
 
 def _empty_text(answer: Answer) -> str:

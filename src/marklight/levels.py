@@ -100,7 +100,7 @@ def level_lines(chunk: Chunk, level: str, document: OutlinedPage, parts: Parts) 
         case "section":
             return page.trimmed(_span(passage, document.section(passage)))
         case _:
-            return page.trimmed((1, len(page)))
+            return page.whole
 
 
 def base_level(chunk: Chunk) -> str:
@@ -131,4 +131,4 @@ def _is_part_of_lines(chunk: Chunk, page: DocumentLines) -> bool:
 
 
 def _span(*parts: Lines) -> Lines:
-    return min(first for first, _ in parts), max(last for _, last in parts)
+    return min([first for first, _ in parts]), max([last for _, last in parts])

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import field
 from enum import StrEnum
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from marklight.lazy import dataclass, lazy_pattern
 
 if TYPE_CHECKING:
     import numpy as np
@@ -15,6 +17,13 @@ if TYPE_CHECKING:
 
     Matrix = NDArray[np.float32]
     Vector = NDArray[np.float32]
+
+
+Declared = TypeVar("Declared")
+
+ENOUGH_PROSE = 200
+"""Characters above which more text makes no difference to ranking. Hand-set; not measured."""
+_LINK_TARGET = lazy_pattern(r"\]\([^()\s]{0,2000}\)")
 
 
 class DocumentId(NamedTuple):
@@ -63,6 +72,16 @@ class Name:
     strength: NameStrength
 
 
+def json_keys(keys: str) -> Callable[[type[Declared]], type[Declared]]:
+    """Declare the keys of a result type in JSON; `serialization` describes the syntax."""
+
+    def declare(kind: type[Declared]) -> type[Declared]:
+        kind.JSON = keys  # type: ignore[attr-defined]
+        return kind
+
+    return declare
+
+
 @dataclass(frozen=True, slots=True)
 class Link:
     """A reference from one document to another: as written, and the keys that it may resolve to."""
@@ -87,6 +106,7 @@ class ResolvedLink:
     target: DocumentId | None
 
 
+@json_keys("level text anchor lines")
 class Heading(NamedTuple):
     """A heading, its anchor, and the lines up to the next heading of its level or above."""
 
@@ -94,6 +114,7 @@ class Heading(NamedTuple):
     text: str
     anchor: str
     lines: tuple[int, int]
+    """First and last line, starting at 1."""
 
 
 _LATEST_NS = 2**63 - 1
@@ -188,10 +209,10 @@ class Document:
 
     @property
     def origin(self) -> int:
-        """Return a digest of title and file name, 64 bits with sign: copies of a document, such as versions, have the same."""
+        """Return a digest of title and file name, 32 bits with sign: copies of a document, such as versions, have the same."""
         title = " ".join(self.title.casefold().split())
         name = self.id.path.rpartition("/")[2]
-        return int.from_bytes(bytes.fromhex(digest(title, name, size=8)), "little", signed=True)
+        return int.from_bytes(bytes.fromhex(digest(title, name, size=4)), "little", signed=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +273,23 @@ class Chunk:
         return own if any(map(str.isalnum, own)) else self.text
 
     @property
+    def prose_length(self) -> int:
+        """Return the number of characters of its own text without link targets, counted up to `ENOUGH_PROSE`."""
+        text, length, end = self.own_text, 0, 0
+        for match in _LINK_TARGET.finditer(text):
+            length += match.start() - end
+            end = match.end()
+            if length >= ENOUGH_PROSE:
+                return ENOUGH_PROSE
+        return min(ENOUGH_PROSE, length + len(text) - end)
+
+    @property
+    def text_key(self) -> str:
+        """Return a digest of its own text, or else of its boilerplate; equal for texts that differ in white space at most."""
+        text = self.text if self.is_boilerplate else self.own_text
+        return digest(" ".join(text.split()), size=8)
+
+    @property
     def is_title(self) -> bool:
         """Return true if it consists of the title of a document without other text."""
         return self.text.strip().lstrip("# ") == self.title
@@ -259,6 +297,53 @@ class Chunk:
     @property
     def path(self) -> str:
         return self.document.path
+
+
+class UnreadChunk(Chunk):
+    """A passage that may not be shown: the fields that ranking needs; the first use of another one reads the passage."""
+
+    __slots__ = ("_read", "_whole", "prose_length", "text_key")
+
+    def __init__(
+        self,
+        id: str,
+        document: DocumentId,
+        title: str,
+        prose_length: int,
+        text_key: str,
+        read: Callable[[str], Chunk],
+    ) -> None:
+        _set_id(self, id)
+        _set_document(self, document)
+        _set_title(self, title)
+        _set_prose_length(self, prose_length)
+        _set_text_key(self, text_key)
+        _set_read(self, read)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_whole":
+            object.__setattr__(self, "_whole", self._read(self.id))
+            return self._whole
+        return getattr(self._whole, name)
+
+    @property
+    def whole(self) -> Chunk:
+        """Return the passage with all its fields."""
+        whole: Chunk = self._whole
+        return whole
+
+    def __eq__(self, other: object) -> bool:
+        return self.whole == (other.whole if isinstance(other, UnreadChunk) else other)
+
+    def __hash__(self) -> int:
+        return hash(self.whole)
+
+
+_set_id, _set_document, _set_title, _set_prose_length, _set_text_key, _set_read = (
+    getattr(UnreadChunk, name).__set__
+    for name in ("id", "document", "title", "prose_length", "text_key", "_read")
+)
+"""Setters of the slots: a search makes a hundred instances, in half the time of `object.__setattr__`."""
 
 
 def without_spans(text: str, spans: Sequence[tuple[int, int]]) -> str:
@@ -270,15 +355,19 @@ def without_spans(text: str, spans: Sequence[tuple[int, int]]) -> str:
     return "".join(text[end:start] for end, start in zip(ends, starts, strict=True))
 
 
+@json_keys("documents chunks embedded pending generation")
 @dataclass(frozen=True, slots=True)
 class Counts:
     """Numbers of indexed and pending items."""
 
     documents: int = 0
     chunks: int = 0
+    """Passages."""
     embedded: int = 0
+    """Passages with embeddings."""
     failed: int = 0
     generation: int = 0
+    """Increases with every change of the index."""
     model: str = ""
     """Fingerprint of the model whose vectors were counted; empty for none."""
     unread: int = 0
@@ -302,6 +391,9 @@ class Entry:
     sections: tuple[Section, ...] = ()
     block_digests: Mapping[int, bool] = field(default_factory=dict)
     """Digests of its blocks of text, 64 bits with sign; true for those that counted as boilerplate."""
+    vocabulary: Set[str] | None = None
+    """`vocabulary_terms` of its text, and below the context levels of its passages; None to compute them in the commit."""
+    levels: Sequence[Any] | None = None
     replaces: str = ""
     """Digest of the stored text that it was made from; a commit leaves it out if the index has another text by then."""
 
@@ -364,12 +456,9 @@ def trail(title: str, headings: Iterable[str]) -> str:
 
 def digest(*parts: str, size: int = 16) -> str:
     """Return a hexadecimal BLAKE2b digest of these strings; the length of each is hashed too."""
-    hasher = blake2b(digest_size=size)
-    for part in parts:
-        data = part.encode("utf-8", "surrogatepass")
-        hasher.update(len(data).to_bytes(8, "little"))
-        hasher.update(data)
-    return hasher.hexdigest()
+    data = [part.encode("utf-8", "surrogatepass") for part in parts]
+    joined = b"".join([piece for part in data for piece in (len(part).to_bytes(8, "little"), part)])
+    return blake2b(joined, digest_size=size).hexdigest()
 
 
 MAX_KEY = 255

@@ -19,7 +19,17 @@ from marklight.parameters import MAX_TEXT, OBJECT, STRING_VALUES, STRINGS, Opera
 if TYPE_CHECKING:
     from marklight.answer import Answer
     from marklight.ports import LanguageModel
-    from marklight.report import DocumentList, Extract, Graph, Links, Outline, Page, Related, Report
+    from marklight.report import (
+        DocumentList,
+        Extract,
+        Graph,
+        Links,
+        Outline,
+        Page,
+        Related,
+        Report,
+        Status,
+    )
     from marklight.results import CitedAnswer, Commits, Listing, Sentence
 
 Given = ParamSpec("Given")
@@ -494,5 +504,5 @@ class Operations:
         """Bring the index up to date: text first, which is searchable at once, then vectors."""
 
     @operation
-    def status(self) -> dict[str, Any]:
+    def status(self) -> "Status":
         """Return what is indexed, what is pending and what failed."""

@@ -7,12 +7,13 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import date
 from types import NoneType
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 from marklight.errors import UsageError
+from marklight.lazy import dataclass
 
 MAX_TEXT = 100_000
 """Default length limit of a string in characters: a thousand times a usual query."""
@@ -112,18 +113,22 @@ class Operation:
     hooks: Mapping[str, Any] = field(default_factory=dict)
     """Arguments that only callers in the same process have, such as `progress`, and their defaults."""
     positional: tuple[str, ...] = ()
+    result: Any = None
+    """Type of the result, or its name."""
 
     @classmethod
     def of(cls, method: Callable[..., Any]) -> Operation:
         """Read an operation from the signature of a method."""
-        _, *arguments = inspect.signature(method).parameters.values()
+        signature = inspect.signature(method)
+        _, *arguments = signature.parameters.values()
         described = {argument.name: read_parameter(argument) for argument in arguments}
         return cls(
             method.__name__,
             (method.__doc__ or "").partition("\n")[0],
             tuple(filter(None, described.values())),
-            {each.name: each.default for each in arguments if described[each.name] is None},
-            tuple(each.name for each in arguments if each.kind is not each.KEYWORD_ONLY),
+            {item.name: item.default for item in arguments if described[item.name] is None},
+            tuple(item.name for item in arguments if item.kind is not item.KEYWORD_ONLY),
+            signature.return_annotation,
         )
 
     def __getitem__(self, name: str) -> Parameter:
@@ -165,14 +170,14 @@ class Operation:
         unknown = values.keys() - {parameter.name for parameter in self.parameters}
         if unknown:
             raise TypeError(f"{self.name} has no parameters {sorted(unknown)}")
-        return {each.name: values.get(each.name, each.default) for each in self.parameters}
+        return {item.name: values.get(item.name, item.default) for item in self.parameters}
 
 
-def suggest(name: str, known: Iterable[str]) -> str:
+def suggest(name: str, names: Iterable[str]) -> str:
     """Return a hint for an unknown name: the closest known name, and all of them."""
     from difflib import get_close_matches
 
-    names = list(known)
+    names = list(names)
     closest = get_close_matches(name[:100], names, 1)
     suggestion = f"Did you mean {closest[0]!r}? " if closest else ""
     return f"{suggestion}Known: {', '.join(names) or 'none'}"
@@ -180,8 +185,8 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
 def _spellings(parameters: Sequence[Parameter]) -> dict[str, Parameter | None]:
     """Return the parameters by all their names."""
-    names: dict[str, Parameter | None] = {each.name: each for each in parameters}
-    return names | {alias: each for each in parameters for alias in each.aliases}
+    names: dict[str, Parameter | None] = {item.name: item for item in parameters}
+    return names | {alias: item for item in parameters for alias in item.aliases}
 
 
 def parse(parameters: Sequence[Parameter], arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -196,8 +201,8 @@ def parse(parameters: Sequence[Parameter], arguments: Mapping[str, Any]) -> dict
     for name, value in arguments.items():
         parameter = spellings.get(name)
         if parameter is None:
-            known = [parameter.name for parameter in parameters]
-            raise UsageError(f"No such parameter: {str(name)[:100]!r}", suggest(str(name), known))
+            names = [parameter.name for parameter in parameters]
+            raise UsageError(f"No such parameter: {str(name)[:100]!r}", suggest(str(name), names))
         if value is None or _is_missing(value, parameter):
             continue
         if parameter.name in values:

@@ -14,7 +14,6 @@ import hashlib
 import json
 import os
 import re
-import secrets
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -22,7 +21,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from marklight.errors import SettingsError, StoreError, UsageError
+from marklight.errors import Message, SettingsError, StoreError, UsageError
 from marklight.private_files import (
     data_folder,
     is_own,
@@ -188,7 +187,7 @@ def machine_id() -> str:
                 return id
         try:
             make_private_folder(file.parent)
-            write_private(file, f"{secrets.token_hex(16)}\n".encode(), durable=True, replace=False)
+            write_private(file, f"{os.urandom(16).hex()}\n".encode(), durable=True, replace=False)
         except FileExistsError:  # another process was first
             continue
         except OSError as error:
@@ -366,7 +365,10 @@ def complete_commands(text: str, folder: Path) -> str:
     """Add the folder of a library to the commands in a message: without it, they use the current folder."""
     import shlex
 
-    return _COMMAND.sub(lambda found: f"`marklight {found[1]} {shlex.quote(str(folder))}`", text)
+    new = _COMMAND.sub(lambda command: f"`marklight {command[1]} {shlex.quote(str(folder))}`", text)
+    if isinstance(text, Message):
+        return Message(new, text.for_assistant, kind=text.kind, refs=text.refs)
+    return new
 
 
 def nested_test() -> Callable[[str], bool]:
@@ -401,8 +403,7 @@ def nested_notices(folder: Path) -> list[str]:
     if below:
         more = f" and {len(below) - MAX_NAMED} more" if len(below) > MAX_NAMED else ""
         names = ", ".join(map(str, below[:MAX_NAMED]))
-        notices.append(
-            f"{folder} contains other libraries, which keep their own index and are left out: {names}{more}."
-            " To search them here too, list them under [collections] in marklight.toml"
-        )
+        statement = f"{folder} contains other libraries, which keep their own index and are left out: {names}{more}"
+        advice = "To search them here too, list them under [collections] in marklight.toml"
+        notices.append(Message(f"{statement}. {advice}", statement))
     return notices

@@ -8,20 +8,27 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import stat
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from marklight.platforms import (
+    BINARY,
+    CLOEXEC,
+    DIRECTORY,
+    HAS_DIR_FD,
+    NOFOLLOW,
+    NONBLOCK,
+    replace_file,
+)
+
+if TYPE_CHECKING:
+    import sqlite3
 
 FILE_MODE, FOLDER_MODE = 0o600, 0o700
-
-_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
-_NONBLOCK = getattr(os, "O_NONBLOCK", 0)  # opening a FIFO must not wait for a writer
-_BINARY = getattr(os, "O_BINARY", 0)
-_CLOEXEC = getattr(os, "O_CLOEXEC", 0)
-_DIRECTORY = getattr(os, "O_DIRECTORY", 0)
 
 
 def is_own(status: os.stat_result) -> bool:
@@ -78,7 +85,7 @@ def open_private(path: Path, flags: int = os.O_RDONLY) -> int:
 
     Neither the file nor its folder may be a symbolic link.
     """
-    flags |= _NOFOLLOW | _NONBLOCK | _BINARY | _CLOEXEC
+    flags |= NOFOLLOW | NONBLOCK | BINARY | CLOEXEC
     with _open_folder(path.parent) as folder:
         descriptor = os.open(
             path.name if folder is not None else path, flags, FILE_MODE, dir_fd=folder
@@ -113,7 +120,7 @@ def write_private(path: Path, data: bytes, *, durable: bool = False, replace: bo
 
     Without `replace`, raise FileExistsError if anything exists at the path.
     """
-    draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}.new")
+    draft = path.with_name(f"{path.name}.{os.urandom(4).hex()}.new")
     try:
         with open(create_private(draft), "wb") as file:
             file.write(data)
@@ -133,19 +140,49 @@ def write_private(path: Path, data: bytes, *, durable: bool = False, replace: bo
                 except OSError:  # a file system without hard links
                     if os.path.lexists(path):
                         raise FileExistsError(errno.EEXIST, "exists", str(path)) from None
-            os.replace(source, target, src_dir_fd=folder, dst_dir_fd=folder)
+            replace_file(source, target, folder)
     finally:
         with suppress(OSError):
             draft.unlink()
 
 
+def lock_file(path: Path, wait_seconds: float) -> sqlite3.Connection:
+    """Lock a file until the returned value is closed or this process ends; raise TimeoutError if it is not free in time.
+
+    An empty SQLite file is locked: SQLite knows the locks of all systems, and is loaded for the index in any case.
+    """
+    import sqlite3
+
+    with suppress(FileExistsError):
+        os.close(create_private(path))
+    if not is_plain_file(path) or os.lstat(path).st_size:
+        remove(path)
+        with suppress(FileExistsError):
+            os.close(create_private(path))
+    remove(path.with_name(f"{path.name}-journal"))
+    connection: sqlite3.Connection | None = None
+    try:
+        connection = sqlite3.connect(
+            path, timeout=max(0.0, wait_seconds), isolation_level=None, check_same_thread=False
+        )
+        connection.execute("PRAGMA journal_mode = MEMORY")  # no file beside the lock
+        connection.execute("BEGIN EXCLUSIVE")
+        return connection
+    except sqlite3.Error as error:
+        if connection:
+            connection.close()
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
+            raise TimeoutError(errno.ETIMEDOUT, "is locked", str(path)) from None
+        raise OSError(errno.EIO, str(error), str(path)) from error
+
+
 @contextmanager
 def _open_folder(folder: Path) -> Iterator[int | None]:
     """Open a folder that is no symbolic link, for calls relative to it; None where the system has no such calls."""
-    if os.open not in os.supports_dir_fd:
+    if not HAS_DIR_FD:
         yield None
         return
-    descriptor = os.open(folder, os.O_RDONLY | _DIRECTORY | _NOFOLLOW | _CLOEXEC)
+    descriptor = os.open(folder, os.O_RDONLY | DIRECTORY | NOFOLLOW | CLOEXEC)
     try:
         yield descriptor
     finally:
@@ -162,15 +199,26 @@ def state_folder() -> Path:
     return _user_folder("state", ".local/state")
 
 
-def _user_folder(kind: str, below_home: str) -> Path:
-    """Return a folder of this user: named by a variable, or as platformdirs returns it; links to it are resolved."""
-    folder = os.environ.get(f"MARKLIGHT_{kind.upper()}_DIR")
-    if not folder and sys.platform in ("win32", "darwin"):
-        import platformdirs
+def cache_folder() -> Path:
+    """Return the folder for what can be downloaded again."""
+    return _user_folder("cache", ".cache", "Library/Caches", "Cache")
 
-        folder = getattr(platformdirs, f"user_{kind}_dir")("marklight", appauthor=False)
-    if not folder:
-        # Without importing platformdirs: this runs before a command finds its daemon.
-        home = os.environ.get(f"XDG_{kind.upper()}_HOME", "").strip()
-        folder = os.path.join(home or os.path.expanduser(f"~/{below_home}"), "marklight")
-    return Path(os.path.realpath(folder))
+
+def config_folder() -> Path:
+    """Return the folder of the user's own settings."""
+    return _user_folder("config", ".config")
+
+
+def _user_folder(
+    kind: str, linux: str, mac: str = "Library/Application Support", windows: str = ""
+) -> Path:
+    """Return a folder of this user: named by a variable, or where the platform has it; links to it are resolved."""
+    folder = os.environ.get(f"MARKLIGHT_{kind.upper()}_DIR")
+    if folder:
+        return Path(os.path.realpath(folder))
+    if sys.platform == "win32":
+        home = os.environ.get("LOCALAPPDATA") or os.path.expanduser("~/AppData/Local")
+        return Path(os.path.realpath(os.path.join(home, "marklight", windows)))
+    base = mac if sys.platform == "darwin" else linux
+    home = os.environ.get(f"XDG_{kind.upper()}_HOME", "").strip() or os.path.expanduser(f"~/{base}")
+    return Path(os.path.realpath(os.path.join(home, "marklight")))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from marklight.model import DocumentId
+from marklight.lazy import dataclass, lazy_pattern
+from marklight.model import DocumentId, json_keys
 
 
 class CollectionGlob(NamedTuple):
@@ -94,6 +95,25 @@ class Filters:
         return values
 
 
+PARAMETERS = {
+    "path": "paths",
+    "tag": "tags",
+    "where": "where",
+    "after": "after",
+    "before": "before",
+    "exclude": "exclude",
+    "collection": "collections",
+}
+"""Fields of filters by the parameters of operations that set them."""
+OPERATORS = {
+    "tag": "tags",
+    "collection": "collections",
+    "lang": "languages",
+    "language": "languages",
+}
+"""Fields of filters by the operators in a query text, such as `tag:x`, that add a value to them."""
+
+
 def _by_key(pairs: tuple[tuple[str, str], ...]) -> dict[str, str | list[str]]:
     """Return one value per key, or a list where a key has several."""
     grouped: dict[str, list[str]] = {}
@@ -111,15 +131,16 @@ class Mode(StrEnum):
     CODE = "code"
 
 
-_FACTUAL = re.compile(r"[a-z][A-Z]|\w_\w|`[^`]+`|\bv\d|\b\d+\.\d+|\"[^\"]+\"")
+_FACTUAL = lazy_pattern(r"[a-z][A-Z]|\w_\w|`[^`]+`|\bv\d|\b\d+\.\d+|\"[^\"]+\"")
 """Identifiers, code, versions, decimal numbers and quoted phrases."""
-_NAVIGATIONAL = re.compile(
+_NAVIGATIONAL = lazy_pattern(
     r"\b(?:section|chapter|guide|tutorial|doc|documentation)s?\b|\[\[[^\[\]\n]{1,300}\]\]",
     re.IGNORECASE,
 )
 """Words by which a query names a place in the documentation, and wikilinks."""
 
 
+@json_keys("text=as_typed kind expanded_with=added_terms filters=set_filters")
 @dataclass(frozen=True, slots=True)
 class Query:
     """A query with its options, and what the rewriting stages derive from it."""
@@ -168,6 +189,21 @@ class Query:
     """Similar terms of the vocabulary added for vector search, with their cosine similarity."""
 
     @property
+    def as_typed(self) -> str:
+        """Return the text as typed, with operators."""
+        return self.raw_text or self.text
+
+    @property
+    def added_terms(self) -> tuple[str, ...]:
+        """Return the terms added to the query: synonyms and spelling corrections."""
+        return tuple(dict.fromkeys((*self.added_words, *self.expanded_with)))
+
+    @property
+    def set_filters(self) -> dict[str, Any]:
+        """Return the filters of the search."""
+        return self.filters.to_dict()
+
+    @property
     def kind(self) -> str:
         """Return factual, navigational or exploratory, by the surface form of the text: the first that matches."""
         if self.filters.phrases or _FACTUAL.search(self.text):
@@ -183,13 +219,3 @@ class Query:
     def title_candidates(self) -> tuple[str, ...]:
         """Return the texts that may be a title: the text, its correction and the raw text."""
         return tuple(dict.fromkeys((*self.spellings, self.raw_text or self.text)))
-
-
-def query_dict(query: Query) -> dict[str, Any]:
-    """Return a query for JSON: as typed, and how it was understood."""
-    return {
-        "text": query.raw_text or query.text,
-        "kind": query.kind,
-        "expanded_with": list(dict.fromkeys((*query.added_words, *query.expanded_with))),
-        "filters": query.filters.to_dict(),
-    }

@@ -2,47 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Any, NamedTuple, NotRequired, TypedDict
 
-from marklight.answer import Level, iso_time
+from marklight.answer import Level, Result, iso_time
 from marklight.formatting import place_text
-from marklight.model import Counts, DocumentId, Failure, FileState, Heading, ResolvedLink
+from marklight.lazy import dataclass
+from marklight.model import (
+    Counts,
+    DocumentId,
+    Failure,
+    FileState,
+    Heading,
+    LinkType,
+    ResolvedLink,
+    json_keys,
+)
 
 
+@json_keys("document@lines title headings lines content=text chunk_id|null levels notices")
 @dataclass(frozen=True, slots=True)
-class Extract:
+class Extract(Result):
     """A part of a document, exactly as in the file."""
 
     document: DocumentId
     title: str
     headings: tuple[str, ...]
     lines: tuple[int, int]
+    """First and last line, starting at 1."""
     text: str
+    """Text of these lines."""
     chunk_id: str = ""
-    """Id of the passage that it is or that it was expanded from."""
+    """ID of the passage that was read or expanded; empty for none."""
     levels: tuple[Level, ...] = ()
     """Context levels of that passage."""
     several_collections: bool = False
     notices: tuple[str, ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the extract as JSON."""
-        return {
-            **_id(self.document, self.several_collections, self.lines),
-            "title": self.title,
-            "headings": list(self.headings),
-            "lines": list(self.lines),
-            "content": self.text,
-            "chunk_id": self.chunk_id or None,
-            "levels": [level.to_dict() for level in self.levels],
-            "notices": list(self.notices),
-        }
 
-
+@json_keys("document outline=headings notices")
 @dataclass(frozen=True, slots=True)
-class Outline:
+class Outline(Result):
     """The headings of a document, in order."""
 
     document: DocumentId
@@ -50,17 +51,10 @@ class Outline:
     several_collections: bool = False
     notices: tuple[str, ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the outline as JSON."""
-        return {
-            **_id(self.document, self.several_collections),
-            "outline": [_heading(heading) for heading in self.headings],
-            "notices": list(self.notices),
-        }
 
-
+@json_keys("document title html lines of_lines outline=headings blocks tags date dated notices")
 @dataclass(frozen=True, slots=True)
-class Page:
+class Page(Result):
     """A document as safe HTML whose blocks have line numbers."""
 
     document: DocumentId
@@ -80,25 +74,31 @@ class Page:
     dated: str = ""
     """Date of the document in UTC: its own, else the modification time of the file."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the page as JSON."""
-        return {
-            **_id(self.document, self.several_collections),
-            "title": self.title,
-            "html": self.html,
-            "lines": list(self.lines),
-            "of_lines": self.of_lines,
-            "outline": [_heading(heading) for heading in self.headings],
-            "blocks": dict(self.blocks),
-            "tags": list(self.tags),
-            "date": self.date,
-            "dated": self.dated,
-            "notices": list(self.notices),
-        }
+
+@json_keys("document@ref_lines line type target fragment text")
+class LinkEnd(NamedTuple):
+    """A link as JSON contains it: under the document at its other end or, if unresolved, the one that contains it."""
+
+    document: DocumentId
+    ref_lines: tuple[int, ...]
+    line: int
+    type: LinkType
+    target: str
+    fragment: str
+    text: str
+
+    @classmethod
+    def of(cls, resolved: ResolvedLink, other: DocumentId | None) -> LinkEnd:
+        """Return a link under one of its documents."""
+        link = resolved.link
+        lines = () if other != resolved.source else (link.line,)
+        end = other or resolved.source
+        return cls(end, lines, link.line, link.type, link.target, link.fragment, link.text)
 
 
+@json_keys("document? out=targets? in=sources? orphans=isolated? unresolved=broken more notices")
 @dataclass(frozen=True, slots=True)
-class Links:
+class Links(Result):
     """Outgoing and incoming links of a document; for a library, unresolved links and orphans."""
 
     document: DocumentId | None
@@ -113,24 +113,28 @@ class Links:
     several_collections: bool = False
     notices: tuple[str, ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the links as JSON."""
-        ends: dict[str, Any] = {}
-        several = self.several_collections
-        if self.document:
-            ends["out"] = [_link(link, link.target, several) for link in self.out]
-            ends["in"] = [_link(link, link.source, several) for link in self.back]
-        else:
-            ends["orphans"] = [_id(id, several) for id in self.orphans]
-        return {
-            **(_id(self.document, self.several_collections) if self.document else {}),
-            **ends,
-            "unresolved": [_link(link, link.source, several) for link in self.unresolved],
-            "more": dict(self.more),
-            "notices": list(self.notices),
-        }
+    @property
+    def targets(self) -> list[LinkEnd] | None:
+        """Return the links to other documents."""
+        return [LinkEnd.of(link, link.target) for link in self.out] if self.document else None
+
+    @property
+    def sources(self) -> list[LinkEnd] | None:
+        """Return the links from other documents."""
+        return [LinkEnd.of(link, link.source) for link in self.back] if self.document else None
+
+    @property
+    def isolated(self) -> tuple[DocumentId, ...] | None:
+        """Return the documents without any link; only without a path."""
+        return None if self.document else self.orphans
+
+    @property
+    def broken(self) -> list[LinkEnd]:
+        """Return the broken links."""
+        return [LinkEnd.of(link, link.source) for link in self.unresolved]
 
 
+@json_keys("document title score reasons")
 @dataclass(frozen=True, slots=True)
 class RelatedDocument:
     """A related document with its score and the reasons."""
@@ -141,59 +145,50 @@ class RelatedDocument:
     reasons: tuple[str, ...]
 
 
+@json_keys("document related=relatives notices")
 @dataclass(frozen=True, slots=True)
-class Related:
+class Related(Result):
     """The documents related to one document, best first."""
 
     document: DocumentId
     relatives: tuple[RelatedDocument, ...]
+    """Related documents, best first."""
     several_collections: bool = False
     notices: tuple[str, ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the related documents as JSON."""
-        return {
-            **_id(self.document, self.several_collections),
-            "related": [
-                {
-                    **_id(relative.document, self.several_collections),
-                    "title": relative.title,
-                    "score": round(relative.score, 4),
-                    "reasons": list(relative.reasons),
-                }
-                for relative in self.relatives
-            ],
-            "notices": list(self.notices),
-        }
+
+@json_keys("document size modified")
+class ListedFile(NamedTuple):
+    """A document in a list, with its file."""
+
+    document: DocumentId
+    file: FileState
+
+    @property
+    def size(self) -> int:
+        """Return the size of the file in bytes."""
+        return self.file.size
+
+    @property
+    def modified(self) -> str:
+        """Return the modification time of the file, in UTC."""
+        return iso_time(self.file.mtime_ns)
 
 
+@json_keys("documents total next")
 @dataclass(frozen=True, slots=True)
-class DocumentList:
+class DocumentList(Result):
     """One page of the list of documents of a library."""
 
-    documents: tuple[tuple[DocumentId, FileState], ...]
+    documents: tuple[ListedFile, ...]
     total: int
-    """Number of all documents."""
+    """Number of all matching documents."""
     next: str | None = None
-    """Cursor of the next page; None on the last one."""
+    """Cursor of the next page, for `after`; null on the last page."""
     several_collections: bool = False
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the page as JSON."""
-        return {
-            "documents": [
-                {
-                    **_id(id, self.several_collections),
-                    "size": file.size,
-                    "modified": iso_time(file.mtime_ns),
-                }
-                for id, file in self.documents
-            ],
-            "total": self.total,
-            "next": self.next,
-        }
 
-
+@json_keys("document title degree community distance")
 @dataclass(frozen=True, slots=True)
 class Node:
     """A document in a link graph."""
@@ -208,8 +203,17 @@ class Node:
     """Number of links from the document in the centre, if there is one."""
 
 
+@json_keys("from=source to=target")
+class EdgePosition(NamedTuple):
+    """An edge between two nodes, by their positions, starting at 0."""
+
+    source: int
+    target: int
+
+
+@json_keys("document? nodes edges=positions more notices")
 @dataclass(frozen=True, slots=True)
-class Graph:
+class Graph(Result):
     """A link graph around one document or of the whole library."""
 
     document: DocumentId | None
@@ -222,55 +226,11 @@ class Graph:
     several_collections: bool = False
     notices: tuple[str, ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the graph as JSON; edges refer to nodes by their position."""
+    @property
+    def positions(self) -> list[EdgePosition]:
+        """Return the links between documents, as indexes into nodes, starting at 0."""
         position = {node.document: number for number, node in enumerate(self.nodes)}
-        return {
-            **(_id(self.document, self.several_collections) if self.document else {}),
-            "nodes": [
-                {
-                    **_id(node.document, self.several_collections),
-                    "title": node.title,
-                    "degree": node.degree,
-                    "community": node.community,
-                    "distance": node.distance,
-                }
-                for node in self.nodes
-            ],
-            "edges": [
-                {"from": position[source], "to": position[target]} for source, target in self.edges
-            ],
-            "more": dict(self.more),
-            "notices": list(self.notices),
-        }
-
-
-def _id(id: DocumentId, several: bool, lines: Sequence[int] = ()) -> dict[str, str]:
-    """Return the id of a document as JSON, and the place as other commands accept it."""
-    ref = place_text(id, several, lines)
-    return {"path": id.path, "collection": id.collection, "ref": ref}
-
-
-def _heading(heading: Heading) -> dict[str, Any]:
-    return {
-        "level": heading.level,
-        "text": heading.text,
-        "anchor": heading.anchor,
-        "lines": list(heading.lines),
-    }
-
-
-def _link(resolved: ResolvedLink, other: DocumentId | None, several: bool) -> dict[str, Any]:
-    """Return a link as JSON under the document at its other end, or, if unresolved, the one that contains it."""
-    link = resolved.link
-    return {
-        **_id(other or resolved.source, several, () if other != resolved.source else (link.line,)),
-        "line": link.line,
-        "type": link.type.value,
-        "target": link.target,
-        "fragment": link.fragment,
-        "text": link.text,
-    }
+        return [EdgePosition(position[source], position[target]) for source, target in self.edges]
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,8 +273,7 @@ class Report:
             "moved": [{"from": name(old), "to": name(new)} for old, new in self.moved],
             "removed": list(map(name, self.removed)),
             "skipped": [
-                {"path": name(failure.document), "reason": failure.reason}
-                for failure in self.skipped
+                {"path": name(file.document), "reason": file.reason} for file in self.skipped
             ],
             "remarks": [{"path": name(id), "remark": remark} for id, remark in self.remarks],
             "folder": self.folder,
@@ -326,3 +285,78 @@ class Report:
             "took_ms": round(self.took_ms, 1),
             **({"history": self.history.to_dict()} if self.history is not None else {}),
         }
+
+
+class Boilerplate(TypedDict):
+    """Text that many documents share."""
+
+    passages: int
+    """Passages of nothing else, which are not embedded."""
+    blocks: int
+    """Paragraphs, list items, headings and code blocks that many documents share."""
+    most_shared: list[dict[str, Any]]
+
+
+class Following(TypedDict):
+    """State of the file watcher."""
+
+    indexing: dict[str, Any] | None
+    """Indexing in progress: phase, done, total and seconds left."""
+    watching: bool
+    """True if file-system events are received."""
+    problem: str
+    """Why indexing failed; empty if it did not."""
+
+
+class Status(TypedDict):
+    """State of a library: what is indexed, what is pending and what failed."""
+
+    documents: int
+    chunks: int
+    """Passages."""
+    embedded: int
+    pending: int
+    outdated: NotRequired[int]
+    """Documents that keep passages of earlier chunk settings."""
+    boilerplate: Boilerplate
+    failed: list[dict[str, str]]
+    """Files that could not be indexed: path, collection, ref and reason."""
+    remarks: list[dict[str, str]]
+    """Documents that were indexed with a remark: path, collection, ref and remark."""
+    languages: dict[str, int]
+    """Documents by language (ISO 639-1)."""
+    generation: int
+    model: str
+    model_address: NotRequired[str]
+    model_problem: NotRequired[str]
+    multilingual: NotRequired[dict[str, Any]]
+    """Second model for other languages, and its vectors."""
+    calibrated: bool
+    """True if scores are calibrated for this model."""
+    reranker: str
+    reranker_address: NotRequired[str]
+    reranker_problem: NotRequired[str]
+    ask: str
+    """Language model that writes answers with sources; none if off."""
+    ask_address: NotRequired[str]
+    engine: str
+    """Storage engine of the index."""
+    location: str
+    """Folder of the index, or its address on a server."""
+    server: NotRequired[dict[str, Any]]
+    """Server of the index: version, library, role, replicas."""
+    queue: NotRequired[dict[str, Any]]
+    """Passages that wait for workers, and those that failed."""
+    sizes: dict[str, int]
+    """Sizes in bytes."""
+    unused_vectors: int
+    incomplete_copy: NotRequired[bool]
+    history: NotRequired[dict[str, Any]]
+    """Index of git commits."""
+    following: NotRequired[Following]
+    indexing: NotRequired[dict[str, Any]]
+    """Indexing by another process: phase, done, total and seconds left."""
+    collections: dict[str, dict[str, Any]]
+    """Collections by name: path and number of documents."""
+    notices: list[str]
+    """Remarks: degraded results, omissions, problems."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from marklight.answer import Answer, Hit, Hits, index_dict, iso_seconds
-from marklight.formatting import counted, place_text
-from marklight.model import Counts, DocumentId
-from marklight.query import Query, query_dict
+from marklight.answer import Answer, Hit, Hits, RankedPassage, Result, iso_seconds
+from marklight.formatting import counted
+from marklight.lazy import dataclass
+from marklight.model import Counts, DocumentId, json_keys
+from marklight.query import Query
 
 
 class Sort(StrEnum):
@@ -21,6 +22,18 @@ class Sort(StrEnum):
     PATH = "path"
 
 
+@json_keys("line text done")
+class ListedTask(NamedTuple):
+    """An item of a task list."""
+
+    line: int
+    """Its line, starting at 1."""
+    text: str
+    """Its text, without markup."""
+    done: bool
+
+
+@json_keys("score document title passages match dated=date chunk_id lines tasks")
 @dataclass(frozen=True, slots=True)
 class ListedDocument:
     """A document that matches, with its best passage."""
@@ -37,12 +50,33 @@ class ListedDocument:
     """Date in seconds since the epoch: the document's own date, else the modification time."""
     score: float | None = None
     """Probability that the best passage answers the query; None if it was not among the candidates that were scored."""
+    tasks: tuple[ListedTask, ...] = ()
+    """Its open or finished tasks, where the filter `task:` asks for them."""
     by_meaning: bool = False
     """True if the document lacks a word of the query, and was found by search."""
 
+    @property
+    def match(self) -> str:
+        """Return `words` if the document contains all words of the query, else `meaning`."""
+        return "meaning" if self.by_meaning else "words"
 
+    @property
+    def date(self) -> str:
+        """Return the date in UTC."""
+        return iso_seconds(self.dated)
+
+
+@json_keys("rank *listed")
+class RankedDocument(NamedTuple):
+    """A document of a list with its rank, as JSON contains it."""
+
+    rank: int
+    listed: ListedDocument
+
+
+@json_keys("query sort total passages page pages documents=ranked abstained index notices took_ms")
 @dataclass(frozen=True, slots=True)
-class Listing:
+class Listing(Result):
     """One page of the documents that match a query, with the number of all."""
 
     query: Query
@@ -64,6 +98,11 @@ class Listing:
     """Paths need their collection as a prefix to be unambiguous."""
 
     @property
+    def ranked(self) -> list[RankedDocument]:
+        """Return the documents on this page."""
+        return [RankedDocument(*row) for row in enumerate(self.documents, self.first_rank)]
+
+    @property
     def shown(self) -> set[DocumentId]:
         """Return the documents on this page."""
         return {listed.document for listed in self.documents}
@@ -81,56 +120,24 @@ class Listing:
     @property
     def summary(self) -> str:
         """Return the count, such as `31 documents, 112 passages`, and which of them this page has."""
-        count = f"{counted(self.total, 'document')}, {counted(self.passages, 'passage')}"
+        tasks = sum(len(each.tasks) for each in self.documents)
+        unit = counted(tasks, "task") if tasks else counted(self.passages, "passage")
+        count = f"{counted(self.total, 'document')}, {unit}"
         if self.pages == 1:
             return count
         last = self.first_rank + len(self.documents) - 1
         shown = f"; {self.first_rank:,} to {last:,}" if self.documents else ""
         return f"{count}{shown} (page {self.page:,} of {self.pages:,})"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the page as JSON."""
-        return {
-            "query": query_dict(self.query),
-            "sort": self.sort.value,
-            "total": self.total,
-            "passages": self.passages,
-            "page": self.page,
-            "pages": self.pages,
-            "documents": [
-                _document_dict(rank, each, self.several_collections)
-                for rank, each in enumerate(self.documents, self.first_rank)
-            ],
-            "abstained": self.abstained,
-            "index": index_dict(self.index),
-            "notices": list(self.notices),
-            "took_ms": round(self.took_ms, 1),
-        }
 
-
-def _document_dict(rank: int, listed: ListedDocument, several: bool) -> dict[str, Any]:
-    return {
-        "rank": rank,
-        "score": None if listed.score is None else round(listed.score, 4),
-        "path": listed.document.path,
-        "collection": listed.document.collection,
-        "ref": place_text(listed.document, several),
-        "title": listed.title,
-        "passages": listed.passages,
-        "match": "meaning" if listed.by_meaning else "words",
-        "dated": iso_seconds(listed.dated),
-        "chunk_id": listed.chunk_id,
-        "lines": list(listed.lines),
-    }
-
-
+@json_keys("text lead citations supported support problem|null")
 class Sentence(NamedTuple):
     """A sentence of an answer, or one of its code blocks."""
 
     text: str
     """The text without citations."""
     lead: str
-    """White space, and the mark of a list item, between the sentence before and this one."""
+    """White space and list mark before it."""
     citations: tuple[int, ...] = ()
     """Numbers of the cited passages, which exist; the first passage is 1."""
     support: float = 0.0
@@ -148,20 +155,22 @@ class Sentence(NamedTuple):
         """Return the citations as text, such as `[1][3]`."""
         return "".join(f"[{number}]" for number in self.citations)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the sentence for JSON."""
-        return {
-            "text": self.text,
-            "lead": self.lead,
-            "citations": list(self.citations),
-            "supported": self.supported,
-            "support": round(self.support, 3),
-            "problem": self.problem or None,
-        }
+
+@json_keys("*passage cited")
+class Source(NamedTuple):
+    """A passage that the model got."""
+
+    passage: RankedPassage
+    cited: bool
+    """True if a sentence cites it."""
 
 
+@json_keys(
+    "query=search.query answer sentences removed sources abstained nearest=search.nearest_results model|null"
+    " incomplete|null index=search.index notices took_ms"
+)
 @dataclass(frozen=True, slots=True)
-class CitedAnswer:
+class CitedAnswer(Result):
     """An answer that a language model wrote from the results of a search."""
 
     search: Answer
@@ -177,6 +186,11 @@ class CitedAnswer:
     """Why the answer ends early; empty if it does not."""
     notices: Sequence[str] = ()
     took_ms: float = 0.0
+
+    @property
+    def several_collections(self) -> bool:
+        """Return true if paths need their collection as a prefix to be unambiguous."""
+        return self.search.several_collections
 
     @property
     def text(self) -> str:
@@ -196,24 +210,16 @@ class CitedAnswer:
         numbers = {number for sentence in self.sentences for number in sentence.citations}
         return [(rank, hit) for rank, hit in enumerate(self.search.hits, 1) if rank in numbers]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the answer for JSON, the same on every surface."""
-        found = self.search.to_dict()
+    @property
+    def answer(self) -> str | None:
+        """Return the answer with citations; null if there is none."""
+        return self.text if self.sentences else None
+
+    @property
+    def sources(self) -> list[Source]:
+        """Return the passages that the model got, numbered by `rank`."""
         cited = {number for number, _ in self.cited}
-        return {
-            "query": query_dict(self.search.query),
-            "answer": self.text if self.sentences else None,
-            "sentences": [each.to_dict() for each in self.sentences],
-            "removed": [each.to_dict() for each in self.removed],
-            "sources": [{**each, "cited": each["rank"] in cited} for each in found["results"]],
-            "abstained": self.abstained,
-            "nearest": found["nearest"],
-            "model": self.model or None,
-            "incomplete": self.incomplete or None,
-            "index": index_dict(self.search.index),
-            "notices": list(self.notices),
-            "took_ms": round(self.took_ms, 1),
-        }
+        return [Source(passage, passage.rank in cited) for passage in self.search.results]
 
     def __str__(self) -> str:
         from marklight import formatting
@@ -240,13 +246,17 @@ SHORT_HASH = 7
 SHOWN_FILES = 20
 
 
+@json_keys("commit=hash short repository subject author date files=first_files more_files refs")
 @dataclass(frozen=True, slots=True)
 class Commit:
     """A commit of a git repository."""
 
     repository: str
+    """Name of the first collection in the repository."""
     hash: str
+    """Full hash."""
     subject: str
+    """First paragraph of the message."""
     name: str
     """Name of the author."""
     email: str
@@ -255,31 +265,58 @@ class Commit:
     files: tuple[str, ...] = ()
     """Files that it changed; none for a merge."""
     refs: tuple[str, ...] = ()
-    """Branches and tags that point to it."""
+    """Branches and tags that point to the commit."""
 
     @property
     def short(self) -> str:
+        """Return the abbreviated hash."""
         return self.hash[:SHORT_HASH]
 
     @property
     def day(self) -> str:
         return self.date[:10]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the commit as JSON."""
-        return {
-            "commit": self.hash,
-            "short": self.short,
-            "repository": self.repository,
-            "subject": self.subject,
-            "author": {"name": self.name, "email": self.email},
-            "date": self.date,
-            "files": list(self.files[:SHOWN_FILES]),
-            "more_files": max(0, len(self.files) - SHOWN_FILES),
-            "refs": list(self.refs),
-        }
+    @property
+    def author(self) -> dict[str, str]:
+        """Return the name and the email of the author."""
+        return {"name": self.name, "email": self.email}
+
+    @property
+    def first_files(self) -> tuple[str, ...]:
+        """Return the first changed files; empty for a merge."""
+        return self.files[:SHOWN_FILES]
+
+    @property
+    def more_files(self) -> int:
+        """Return the number of further changed files."""
+        return max(0, len(self.files) - SHOWN_FILES)
 
 
+@json_keys(
+    "rank=passage.rank score=passage.score *commit kind paths content=passage.content why=passage.why"
+)
+class RankedCommit(NamedTuple):
+    """A commit with the passage that matched, as JSON contains it."""
+
+    passage: RankedPassage
+    commit: Commit
+    hit: Hit
+
+    @property
+    def kind(self) -> str:
+        """Return the part of the commit that matches: message or diff."""
+        return commit_part(self.hit)
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Return the files in the matching part of the diff."""
+        return diff_paths(self.hit)
+
+
+@json_keys(
+    "query results=found abstained nearest=closest advice=own_advice stats steps=shown_steps index notices took_ms"
+    " commits?"
+)
 @dataclass(frozen=True, slots=True)
 class Commits(Answer):
     """The answer of a search of commits: passages of messages and diffs with their commits."""
@@ -289,32 +326,22 @@ class Commits(Answer):
     @property
     def ranked(self) -> Sequence[tuple[Commit, Hit]]:
         """Return each commit with the passage that matched, best first."""
-        return self._with_commits(self.hits)
+        return [(self.known[hit.chunk.document], hit) for hit in self.hits]
 
-    def _with_commits(self, hits: Hits) -> Sequence[tuple[Commit, Hit]]:
-        return [(self.known[hit.chunk.document], hit) for hit in hits]
+    @property
+    def found(self) -> list[RankedCommit]:
+        """Return the commits, best first."""
+        return self._commits(self.hits)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the answer as JSON: as that of a search, with commits as results."""
-        answer = Answer.to_dict(self)
-        return {
-            **answer,
-            "results": self._results(answer["results"], self.hits),
-            "nearest": self._results(answer["nearest"], self.nearest),
-        }
+    @property
+    def closest(self) -> list[RankedCommit]:
+        """Return the closest commits, if the search abstained; else empty."""
+        return self._commits(self.nearest)
 
-    def _results(self, results: Sequence[Mapping[str, Any]], hits: Hits) -> list[dict[str, Any]]:
+    def _commits(self, hits: Hits) -> list[RankedCommit]:
         return [
-            {
-                "rank": result["rank"],
-                "score": result["score"],
-                **commit.to_dict(),
-                "kind": commit_part(hit),
-                "paths": list(diff_paths(hit)),
-                "content": result["content"],
-                "why": result["why"],
-            }
-            for result, (commit, hit) in zip(results, self._with_commits(hits), strict=True)
+            RankedCommit(passage, self.known[hit.chunk.document], hit)
+            for passage, hit in zip(self._ranked(hits), hits, strict=True)
         ]
 
 

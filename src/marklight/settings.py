@@ -6,17 +6,17 @@ Later layers win. The schema is a set of dataclasses, one for each table; their 
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import re
 import typing
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from math import inf, nextafter
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from marklight.errors import SettingsError
+from marklight.lazy import dataclass
+from marklight.private_files import config_folder
 
 SHARED_FILE, SHARED_TABLE = "pyproject.toml", ("tool", "marklight")
 """A settings file that a folder shares with other programs, and the path of our table in it."""
@@ -188,9 +188,7 @@ def _is_annotated(hint: Any) -> bool:
 
 def user_file() -> Path:
     """Return the path of the user's own settings file."""
-    import platformdirs
-
-    return Path(platformdirs.user_config_dir("marklight", appauthor=False)) / "config.toml"
+    return config_folder() / "config.toml"
 
 
 def from_user_file() -> Iterator[Layer]:
@@ -277,7 +275,7 @@ def _flatten(
     for name, value in values.items():
         key = f"{prefix}{name}"
         if isinstance(value, Mapping) and key not in kinds:
-            if not value and not any(known.startswith(f"{key}.") for known in kinds):
+            if not value and not any(setting.startswith(f"{key}.") for setting in kinds):
                 yield key, value
             yield from _flatten(value, kinds, f"{key}.")
         else:
@@ -291,6 +289,8 @@ def _nearest(key: str, known: Mapping[str, Any]) -> str:
         for instead in (f"{table}.key_variable", f"{table}_KEY_VARIABLE"):
             if instead in known:
                 return f"Keys do not belong in settings: put the key into an environment variable and its name into {instead}"
+    import difflib
+
     close = difflib.get_close_matches(key, known, n=3, cutoff=0.6)
     if close:
         return f"Did you mean {' or '.join(close)}? `marklight settings` lists all"

@@ -38,8 +38,8 @@ class TooDeep(ValueError):
 def loads(source: str) -> dict[str, Any]:
     """Parse TOML; raise TooDeep for a key of too many parts, before memory is allocated for it."""
     bare = _STRING_OR_COMMENT.sub(_blank, source)
-    if found := _LONG_KEY.search(bare):
-        line = bare.count("\n", 0, found.start()) + 1
+    if long_key := _LONG_KEY.search(bare):
+        line = bare.count("\n", 0, long_key.start()) + 1
         raise TooDeep(f"line {line}: a key has more than {MAX_KEY_PARTS} parts")
     return tomllib.loads(source)
 
@@ -57,9 +57,9 @@ def parse(data: bytes) -> dict[str, Any]:
     return loads(data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n"))
 
 
-def _blank(found: re.Match[str]) -> str:
+def _blank(match: re.Match[str]) -> str:
     """Return a part of a key for a string, nothing for a comment; lines keep their numbers."""
-    text = found[0]
+    text = match[0]
     return "" if text[0] == "#" else "x" + "\n" * text.count("\n")
 
 

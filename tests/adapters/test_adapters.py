@@ -6,6 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,40 @@ def test_the_llama_index_retriever_returns_citable_passages(library: marklight.L
         results[0].node.get_content(MetadataMode.LLM).startswith(f"source: {metadata['source']}\n")
     )
     assert results[0].node.get_content(MetadataMode.EMBED).strip() == results[0].node.text.strip()
+
+
+def test_a_langchain_tool_gives_an_agent_the_source_of_each_passage(
+    library: marklight.Library,
+) -> None:
+    from marklight.adapters.langchain import MarklightRetriever
+
+    tool = MarklightRetriever(library=library, options={"limit": 1}).tool("notes", "Search notes.")
+    text = tool.invoke({"query": "when does an access token expire"})
+    assert text.startswith("[docs/auth.md:3-3]\nAn access token expires")
+
+
+def test_asynchronous_retrieval_does_not_block_the_event_loop(library: marklight.Library) -> None:
+    from marklight.adapters.langchain import MarklightRetriever as OfLangChain
+    from marklight.adapters.llama_index import MarklightRetriever as OfLlamaIndex
+
+    library.index()
+    threads: list[int] = []
+    search = library.search
+
+    def noted(*given: Any, **more: Any) -> marklight.Answer:
+        threads.append(threading.get_ident())
+        return search(*given, **more)
+
+    library.__dict__["search"] = noted
+
+    async def main() -> None:
+        await OfLlamaIndex(library).aretrieve("espresso")
+        await OfLangChain(library=library).ainvoke("espresso")
+        await asyncio.to_thread(library.search, "espresso", limit=1)
+
+    asyncio.run(main())
+    assert len(threads) == 3
+    assert threading.get_ident() not in threads
 
 
 @pytest.mark.parametrize("name", ["langchain", "llama_index"])

@@ -11,6 +11,9 @@ from platformdirs import user_cache_path
 
 CONFORMANCE = "@modelcontextprotocol/conformance@0.1.16"
 INSPECTOR = "@modelcontextprotocol/inspector@2.12.0"
+OPENAPI = "openapi-typescript@7.13.0 openapi-fetch@0.17.0 typescript@5.9.3"
+TOKENIZER = "@anthropic-ai/tokenizer@0.0.4"
+AXE = "axe-core@4.14.0"
 """The versions that these tests were written for."""
 
 
@@ -19,17 +22,24 @@ def node() -> Path:
     return Path(wheel.__file__).parent / "bin" / "node"
 
 
-def program(package: str, name: str) -> list[str]:
-    """Return the command of a program in an npm package, which is installed if needed."""
+def installed(package: str, file: str = "node_modules") -> Path:
+    """Return the folder of an npm package, or of several, which are installed if needed."""
     folder = user_cache_path("marklight") / "conformance" / package.replace("/", "-")
-    script = folder / "node_modules" / ".bin" / name
-    if not script.exists():
+    if not (folder / file).exists():
         npm = node().parent.parent / "lib/node_modules/npm/bin/npm-cli.js"
         folder.mkdir(parents=True, exist_ok=True)
-        installed = run([str(node()), str(npm), "install", "--prefix", str(folder), package], 300)
-        if installed.returncode:
-            pytest.skip(f"npm cannot install {package}: {installed.stderr.strip()[-200:]}")
-    return [str(node()), str(script)]
+        done = run(
+            [str(node()), str(npm), "install", "--prefix", str(folder), *package.split()], 300
+        )
+        if done.returncode:
+            pytest.skip(f"npm cannot install {package}: {done.stderr.strip()[-200:]}")
+    return folder
+
+
+def program(package: str, name: str) -> list[str]:
+    """Return the command of a program in an npm package."""
+    script = f"node_modules/.bin/{name}"
+    return [str(node()), str(installed(package, script) / script)]
 
 
 def run(arguments: list[str], seconds: float = 120) -> subprocess.CompletedProcess[str]:

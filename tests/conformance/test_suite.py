@@ -1,6 +1,6 @@
-"""The MCP conformance suite and the MCP Inspector against our server.
+"""The MCP conformance suite, the MCP Inspector and a generated TypeScript client against our server.
 
-Both need Node and npm packages, so they run on request only: `scripts/bench conformance`.
+They need Node and npm packages, so they run on request only: `scripts/bench conformance`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,14 @@ from typing import Any
 
 import pytest
 
+from marklight.formatting import quoted
+from marklight.text.tokens import count_tokens
 from tests.making import write
+from tests.surfaces.http.serving import serving
 from tests.surfaces.mcp.serving import PAGES, PROGRAM, http
 
 from .fixtures import make_fixture_server
-from .node import CONFORMANCE, INSPECTOR, program, run
+from .node import CONFORMANCE, INSPECTOR, OPENAPI, TOKENIZER, installed, node, program, run
 
 pytestmark = [
     pytest.mark.slow,
@@ -120,3 +123,54 @@ def test_the_inspector_lists_and_calls_every_tool(folder: Path, transport: str) 
     else:
         with http(folder) as address:
             check([address, "--transport", "http"])
+
+
+CLIENT = """
+import createClient from "openapi-fetch";
+import type { components, paths } from "./api";
+
+declare const process: { argv: string[] };
+
+const client = createClient<paths>({ baseUrl: process.argv[2]! });
+const body: components["schemas"]["SearchRequest"] = { query: "refresh token", mode: "keyword", limit: 1 };
+const { data, error } = await client.POST("/api/search", { body });
+if (error) throw new Error(error.error.message);
+const path: string = data.results[0]!.path;
+const listed = await client.GET("/api/list", { params: { query: { limit: 1, sort: "path" } } });
+const missing = await client.GET("/api/documents/{path}", { params: { path: { path: "gone.md" } } });
+console.log(path, listed.data?.pages, missing.error?.error.type);
+"""
+
+
+def test_a_generated_typescript_client_searches_and_lists(tmp_path: Path) -> None:
+    generator = program(OPENAPI, "openapi-typescript")
+    compiler = program(OPENAPI, "tsc")
+    (tmp_path / "node_modules").symlink_to(Path(compiler[1]).parents[1])
+    (tmp_path / "package.json").write_text('{"type": "module"}')
+    (tmp_path / "client.ts").write_text(CLIENT)
+    options = ["--strict", "--target", "es2022", "--module", "esnext", "--skipLibCheck"]
+    options += ["--lib", "es2022,dom", "--moduleResolution", "bundler"]
+    with serving(tmp_path / "docs") as served:
+        url = f"http://{served.name}"
+        for words in (
+            [*generator, f"{url}/openapi.json", "-o", str(tmp_path / "api.d.ts")],
+            [*compiler, *options, str(tmp_path / "client.ts")],
+            [compiler[0], str(tmp_path / "client.js"), url],
+        ):
+            done = run(words)
+            assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.split() == ["auth.md", "4", "NotFound"]
+
+
+def test_the_token_estimate_is_within_five_percent_of_a_tokenizer(tmp_path: Path) -> None:
+    folder = installed(TOKENIZER)
+    docs = Path(__file__).parents[2] / "docs"
+    text = "\n\n".join(quoted(page.read_text()) for page in sorted(docs.glob("*.md")))
+    (tmp_path / "text").write_text(text)
+    (tmp_path / "count.cjs").write_text(
+        f"const tokenizer = require({str(folder / 'node_modules/@anthropic-ai/tokenizer')!r});\n"
+        f"console.log(tokenizer.countTokens(require('fs').readFileSync('{tmp_path}/text', 'utf8')));\n"
+    )
+    done = run([str(node()), str(tmp_path / "count.cjs")])
+    print(f"{count_tokens(text):,} tokens estimated, {int(done.stdout):,} counted")
+    assert count_tokens(text) == pytest.approx(int(done.stdout), rel=0.05)

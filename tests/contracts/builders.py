@@ -21,11 +21,13 @@ from marklight.model import (
     NameStrength,
     Section,
     Vectors,
+    digest,
 )
 from marklight.ports import FIELD_BOOSTS, Engine, Snapshot
 from marklight.query import Filters
-from marklight.text import analyze, digest
-from marklight.text.markdown import embedding_text
+from marklight.text.analyzer import analyze
+from marklight.text.markdown import embedding_digest
+from marklight.vector_math import round_vectors
 
 if TYPE_CHECKING:
     from marklight.model import Matrix, Vector
@@ -63,7 +65,7 @@ def entry(
             kind=Kind.CODE if code else Kind.PROSE,
             text=text,
             parent=section.id,
-            digest=digest(embedding_text(title, headings, text)),
+            digest=embedding_digest(title, headings, text),
             merged=merged,
             code=code,
             languages=languages,
@@ -99,9 +101,11 @@ def link(target: str, *keys: str, type: LinkType = LinkType.LINKS_TO) -> Link:
 
 
 def vector(text: str, model: str = "m", size: int = 16) -> Vector:
-    """Return a vector that depends only on the text and the model."""
+    """Return a vector that depends only on the text and the model, as an engine stores it."""
     seed = int(digest(model, text, size=4), 16)
-    return np.random.default_rng(seed).normal(size=size).astype(np.float32)
+    rows: Matrix = np.random.default_rng(seed).normal(size=(1, size)).astype(np.float32)
+    row: Vector = round_vectors(rows)[0]
+    return row
 
 
 def vectors(texts: Sequence[str], model: str = "m", size: int = 16) -> Vectors:

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from marklight import engines
 from marklight.engines import PostgresSettings, ServerSettings
 from marklight.engines.embedded.engine import MAX_EXACT_VECTORS, EmbeddedEngine
-from marklight.engines.relational import links
 from marklight.model import Batch, DocumentId, Entry, Failure, FileState
 from marklight.ports import FIELD_BOOSTS, Engine, ScoredChunk, Snapshot
 from marklight.query import CollectionGlob, Filters
@@ -109,12 +108,9 @@ steps = st.lists(st.tuples(batches, st.integers(0, 3)), min_size=1, max_size=4)
 
 
 @contextmanager
-def both(
-    kind: str, max_exact_vectors: int, max_links_resolved: int
-) -> Iterator[tuple[Engine, Engine]]:
+def both(kind: str, max_exact_vectors: int) -> Iterator[tuple[Engine, Engine]]:
     """Yield the engine in memory and another one, both empty."""
-    with pytest.MonkeyPatch.context() as patch, OPENED[kind](max_exact_vectors) as engine:
-        patch.setattr(links, "MAX_LINKS_RESOLVED", max_links_resolved)
+    with OPENED[kind](max_exact_vectors) as engine:
         try:
             yield MemoryEngine(), engine
         finally:
@@ -175,6 +171,14 @@ def same_tables(expected: Snapshot, actual: Snapshot) -> None:
             == actual.documents.owners(own)
             == dict.fromkeys(own[:-1], id)
         )
+        for one, other in zip(
+            expected.documents.candidates(own).values(),
+            actual.documents.candidates(own).values(),
+            strict=True,
+        ):
+            assert (one.title, one.prose_length) == (other.title, other.prose_length)
+            assert one.text_key == other.text_key
+            assert other == one
         assert expected.documents.text_and_outline(id) == actual.documents.text_and_outline(id)
         assert expected.documents.chunks_around(id, 1, 1) == actual.documents.chunks_around(
             id, 1, 1
@@ -329,7 +333,6 @@ arguments = given(
     query_filters=st.lists(filters | phrase_filters, min_size=4, max_size=4),
     limit=st.integers(1, 12),
     max_exact_vectors=st.sampled_from([MAX_EXACT_VECTORS, 0]),
-    max_links_resolved=st.sampled_from([links.MAX_LINKS_RESOLVED, 0]),
 )
 
 
@@ -351,10 +354,9 @@ def compare_with_memory(
     query_filters: list[Filters],
     limit: int,
     max_exact_vectors: int,
-    max_links_resolved: int,
 ) -> None:
     with (
-        both(kind, max_exact_vectors, max_links_resolved) as (memory, engine),
+        both(kind, max_exact_vectors) as (memory, engine),
         ExitStack() as stack,
     ):
         snapshots: list[tuple[Snapshot, Snapshot]] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from marklight.model import Batch
 from marklight.ports import FIELD_BOOSTS, Engine
 from marklight.query import Filters
-from marklight.text import analyze, query_terms
+from marklight.text.analyzer import analyze, query_terms
 from tests.contracts.builders import commit, entry, id_of, put
 
 

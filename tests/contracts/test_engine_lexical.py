@@ -9,7 +9,7 @@ import pytest
 from marklight.model import Batch
 from marklight.ports import FIELD_BOOSTS, Engine
 from marklight.query import Filters
-from marklight.text import analyze, code_terms, query_terms
+from marklight.text.analyzer import analyze, code_terms, query_terms
 from tests.contracts.builders import commit, entry, find, id_of, put
 
 

@@ -13,7 +13,7 @@ from marklight.errors import UsageError
 from marklight.model import Batch, DocumentId, Entry, FileState
 from marklight.ports import FIELD_BOOSTS, DocumentMatch, Engine
 from marklight.query import CollectionGlob, Filters
-from marklight.text import analyze
+from marklight.text.analyzer import analyze
 from tests.contracts.builders import commit, embedding, entry, find, id_of, put, vector
 
 FILTERED: dict[str, dict[str, Any]] = {

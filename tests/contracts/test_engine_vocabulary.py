@@ -9,7 +9,7 @@ import pytest
 
 from marklight.errors import StoreError
 from marklight.model import Batch, Vectors
-from marklight.ports import VOCABULARY_SIZE, Engine, ScoredTerm
+from marklight.ports import MIN_VOCABULARY, Engine, ScoredTerm
 from tests.contracts.builders import commit, entry, id_of, put, vector, vectors
 
 
@@ -166,7 +166,7 @@ def test_an_existing_term_vector_is_not_replaced(engine: Engine) -> None:
 def test_the_vocabulary_is_limited_to_the_most_frequent_terms(engine: Engine) -> None:
     letters = "abcdefghijklmnopqrstuv"
     every = ["x" + "".join(three) for three in product(letters, repeat=3)]
-    rare = every[: VOCABULARY_SIZE - 1]
+    rare = every[: MIN_VOCABULARY - 1]
     put(engine, entry("a.md", " ".join(["zebra", "zoo", *rare])), entry("b.md", "zebra"))
     # The zebra is in two documents; of those in one, the zoo is last in the alphabet.
     assert without_vector(engine, 99_999) == ["zebra", *rare]
@@ -176,6 +176,14 @@ def test_the_vocabulary_is_limited_to_the_most_frequent_terms(engine: Engine) ->
     assert [each.term for each in nearest(engine, 1, 0, 0, 0)] == ["zoo", "zebra"]
     with engine.snapshot() as snapshot:
         assert snapshot.vocabulary.terms_without_vector("m", 99_999) == rare[:-1]
+
+
+def test_the_vocabulary_grows_with_the_number_of_passages(engine: Engine) -> None:
+    terms = ["x" + "".join(three) for three in product("abcdefghijklmnop", repeat=3)]
+    put(engine, entry("a.md", " ".join(terms), *["word"] * MIN_VOCABULARY))
+    assert len(without_vector(engine, 99_999)) == MIN_VOCABULARY + 1
+    put(engine, entry("b.md", *["word"] * 5))
+    assert len(without_vector(engine, 99_999)) == MIN_VOCABULARY + 6
 
 
 def test_a_query_vector_of_another_dimension_is_an_error(engine: Engine) -> None:

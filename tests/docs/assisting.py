@@ -8,9 +8,9 @@ import re
 import marklight
 from marklight.operations import OPERATIONS
 from marklight.parameters import Parameter
-from marklight.surfaces import operations
 from marklight.surfaces.cli import app
-from marklight.surfaces.mcp import documents, rendering
+from marklight.surfaces.host import execute
+from marklight.surfaces.mcp import rendering
 from marklight.surfaces.mcp.prompts import PROMPTS
 from marklight.surfaces.mcp.tool_definitions import Tool, tools_for
 
@@ -32,16 +32,14 @@ def tool_output(name: str, given: str) -> str:
     tool = tools_for(False)[name]
     values = tool.parse(json.loads(given))
     with marklight.open(NOTES) as library:
-        found = operations.call(library, tool.operation, tool.operation_arguments(values))
+        found = execute(library, tool.operation, tool.operation_arguments(values))
     if tool.operation == "search":
         most = values.get("max_tokens", rendering.DEFAULT_TOKENS)
-        return rendering.search_text(found, False, "", most).strip()
+        return rendering.search_text(found, tokens=most).strip()
     if tool.operation == "outline":
-        return documents.outline_text(found, False)
+        return rendering.outline_text(found)
     assert tool.operation == "get", name
-    return documents.extract_text(
-        documents.limit_extract(found, False, values["max_tokens"]), False
-    )
+    return rendering.extract_text(rendering.limit_extract(found, values["max_tokens"]))
 
 
 def _filled(mark: re.Match[str]) -> str:

@@ -22,13 +22,15 @@ from typing import NamedTuple
 from unittest.mock import patch
 
 from marklight import models
-from marklight.surfaces.cli import run
+from marklight.surfaces.cli import output, run
 
 ROOT = Path(__file__).parents[2]
 SKILL = ROOT / "skills" / "marklight" / "SKILL.md"
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), SKILL])
 NOTES = "examples/notes"
 
+WIDTH = 100
+"""Columns of the terminal that examples are printed to."""
 NEAR = 0.05
 """How far a score may be off: other processors round the model's products in another way."""
 
@@ -72,10 +74,11 @@ def clone() -> Iterator[None]:
                 ignore=shutil.ignore_patterns(".marklight"),
             )
         stack.enter_context(chdir(folder))
-        own = {"MARKLIGHT_DATA_DIR": str(folder / "data"), "COLUMNS": "100"}
+        own = {"MARKLIGHT_DATA_DIR": str(folder / "data"), "COLUMNS": "100", "NO_COLOR": "1"}
         stack.enter_context(patch.dict(os.environ, own))
         # One model for all commands; each would take a second to load its own.
         stack.enter_context(patch.object(models, "load", cache(models.load)))
+        stack.enter_context(patch.object(output, "_DEFAULT_WIDTH", WIDTH))
         printed(f"marklight index {NOTES}")
         yield
 
@@ -100,9 +103,16 @@ def printed(command: str) -> str:
     return (aside + text).strip("\n")
 
 
+class Screen(io.StringIO):
+    """A terminal of the usual width, without colours."""
+
+    def isatty(self) -> bool:
+        return True
+
+
 def _ran(words: list[str], given: str, piped: bool) -> tuple[str, str]:
     """What goes on through a pipe, and what a terminal shows beside it."""
-    out = io.StringIO()
+    out = io.StringIO() if piped else Screen()
     err = io.StringIO() if piped else out
     with redirect_stdout(out), redirect_stderr(err), patch.object(sys, "stdin", io.StringIO(given)):
         run(words)

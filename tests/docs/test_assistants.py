@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from marklight.surfaces.cli import app
+from marklight.surfaces.host import result_schema
 from marklight.surfaces.mcp.tool_definitions import tools_for
-from marklight.surfaces.schemas import ANSWER
-from marklight.surfaces.setup.clients import CLIENTS, Client
+from marklight.surfaces.setup import CLIENTS, Client
 from marklight.surfaces.setup.config_file import SKILL as PACKAGED_SKILL
 
 from .assisting import ASSISTANTS, assistants
@@ -62,7 +62,9 @@ def test_every_tool_parameter_and_flag_that_the_skill_names_exists() -> None:
     assert set(tools) <= set(codes), "every tool has its place in the skill"
     names = {code for code in codes if re.fullmatch(r"[a-z_]+", code)}
     names |= {name for code in codes for name in re.findall(r"^(\w+): ", code)}
-    assert names <= {*tools, *parameters, *ANSWER["properties"], "chunk_id"} - {""} | {"true"}
+    assert names <= {*tools, *parameters, *result_schema("search")["properties"], "chunk_id"} - {
+        ""
+    } | {"true"}
     table = re.findall(r"^\| (`[^|]+) \|", text, re.MULTILINE)
     query = {each.name for each in tools["query_documents"].parameters}
     assert {name.strip("` ") for row in table for name in row.split(",")} <= query | {"parameter"}

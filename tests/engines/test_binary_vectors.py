@@ -9,10 +9,10 @@ import pytest
 
 from marklight.engines.embedded.engine import EmbeddedEngine
 from marklight.engines.embedded.vector_files import HEADER_BYTES
-from marklight.engines.vector_math import MIN_CANDIDATES, hamming_candidates, sign_bits
 from marklight.model import Batch, Entry, Vectors
 from marklight.ports import ScoredChunk
 from marklight.query import Filters
+from marklight.vector_math import MIN_CANDIDATES, hamming_candidates, sign_bits
 from tests.contracts.builders import entry
 
 SIZE = 384
@@ -38,8 +38,8 @@ def put(engine: EmbeddedEngine, *entries: Entry, seed: int = 0) -> None:
         engine.commit(Batch(vectors=Vectors("m", tuple(digests), near_topics(len(digests), seed))))
 
 
-def signs_file(folder: Path) -> Path:
-    (path,) = (folder / "vectors").glob("*.signs")
+def bits_file(folder: Path) -> Path:
+    (path,) = (folder / "vectors").glob("*.bits")
     return path
 
 
@@ -88,33 +88,33 @@ def test_nearly_all_of_the_best_are_found_with_their_exact_scores(
         assert [found[id] for id in both] == pytest.approx([best[id] for id in both], abs=1e-6)
         shares.append(len(both) / 20)
     assert np.mean(shares) >= 0.98
-    assert signs_file(tmp_path).exists()
+    assert bits_file(tmp_path).exists()
 
 
 def test_few_vectors_need_no_binary_vectors(tmp_path: Path) -> None:
     engine = EmbeddedEngine(tmp_path, max_exact_vectors=10)
     put(engine, made(10))
-    assert not list((tmp_path / "vectors").glob("*.signs"))
+    assert not list((tmp_path / "vectors").glob("*.bits"))
     put(engine, made(1, 10))
-    assert signs_file(tmp_path).stat().st_size == HEADER_BYTES + 11 * SIZE // 8
+    assert bits_file(tmp_path).stat().st_size == HEADER_BYTES + 11 * SIZE // 8
 
 
 def test_new_vectors_are_appended_and_nothing_else_is_written(tmp_path: Path) -> None:
     engine = EmbeddedEngine(tmp_path, ALWAYS)
     put(engine, made(300))
-    before, file = signs_file(tmp_path).read_bytes(), signs_file(tmp_path).stat().st_ino
+    before, file = bits_file(tmp_path).read_bytes(), bits_file(tmp_path).stat().st_ino
     put(engine, made(20, 300), seed=1)
-    after = signs_file(tmp_path)
+    after = bits_file(tmp_path)
     assert after.stat().st_ino == file
     assert after.read_bytes()[HEADER_BYTES : len(before)] == before[HEADER_BYTES:]
     assert after.stat().st_size == len(before) + 20 * SIZE // 8
 
 
 @pytest.mark.parametrize("harm", ["missing", "short", "foreign", "wrong"])
-def test_damaged_binary_vectors_are_rebuilt_from_the_tables(tmp_path: Path, harm: str) -> None:
+def test_damaged_binary_vectors_are_rebuilt(tmp_path: Path, harm: str) -> None:
     engine = EmbeddedEngine(tmp_path, ALWAYS)
     put(engine, made(3 * MIN_CANDIDATES))
-    right, path = signs_file(tmp_path).read_bytes(), signs_file(tmp_path)
+    right, path = bits_file(tmp_path).read_bytes(), bits_file(tmp_path)
     path.unlink()
     if harm == "short":
         path.write_bytes(right[:-1])
@@ -125,9 +125,7 @@ def test_damaged_binary_vectors_are_rebuilt_from_the_tables(tmp_path: Path, harm
     fresh = EmbeddedEngine(tmp_path, ALWAYS)
     if harm == "wrong":
         # Of the right length and with the right head: only a look at everything finds it.
-        assert fresh.check() == [
-            "The binary vector file of m was damaged and has been rebuilt from the database"
-        ]
+        assert fresh.check() == ["The binary vectors of m were damaged and have been rebuilt"]
     else:
         assert len(ask(fresh, near_topics(1)[0], Filters(), 5)) == 5
     assert path.read_bytes()[HEADER_BYTES:] == right[HEADER_BYTES:]
@@ -136,23 +134,24 @@ def test_damaged_binary_vectors_are_rebuilt_from_the_tables(tmp_path: Path, harm
 
 def test_damaged_binary_vectors_are_not_used_while_another_process_writes(tmp_path: Path) -> None:
     put(EmbeddedEngine(tmp_path, ALWAYS), made(3 * MIN_CANDIDATES))
-    signs_file(tmp_path).unlink()
+    bits_file(tmp_path).unlink()
     question = near_topics(1, seed=3)[0]
     best = ask(EmbeddedEngine(tmp_path, NEVER), question, Filters(), 20)
     with EmbeddedEngine(tmp_path).writing(1):
-        assert ask(EmbeddedEngine(tmp_path, ALWAYS), question, Filters(), 20) == best
-    assert not list((tmp_path / "vectors").glob("*.signs"))
+        results = ask(EmbeddedEngine(tmp_path, ALWAYS), question, Filters(), 20)
+        assert [item.chunk_id for item in results] == [item.chunk_id for item in best]
+    assert not list((tmp_path / "vectors").glob("*.bits"))
 
 
 def test_binary_vectors_are_deleted_with_their_vector_file(tmp_path: Path) -> None:
     engine = EmbeddedEngine(tmp_path, ALWAYS)
     put(engine, made(30), made(100, 30, part="b"))
-    old = signs_file(tmp_path)
+    old = bits_file(tmp_path)
     with engine.writing(1):
         engine.commit(Batch(removed=(made(100, 30, part="b").document.id,)))
     assert engine.clean(["m"]) == 100
     assert not old.exists()
     assert len(ask(engine, near_topics(1)[0], Filters(), 50)) == 30
-    assert signs_file(tmp_path).stat().st_size == HEADER_BYTES + 30 * SIZE // 8
+    assert bits_file(tmp_path).stat().st_size == HEADER_BYTES + 30 * SIZE // 8
     assert engine.clean([]) == 30
     assert not list((tmp_path / "vectors").iterdir())

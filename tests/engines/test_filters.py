@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from marklight.engines.embedded.engine import EmbeddedEngine
-from marklight.engines.relational import filters as relational_filters
+from marklight.engines.relational import snapshot as relational_snapshot
 from marklight.model import Batch
 from marklight.query import Filters
 from tests.contracts.builders import entry
@@ -35,6 +35,6 @@ def test_the_number_of_matching_passages_is_estimated_for_many_documents(
         engine.commit(Batch(entries=tuple(pages)))
     with engine.snapshot() as snapshot:
         assert snapshot.metadata.count_matching(filters) == counted
-        monkeypatch.setattr(relational_filters, "MAX_DOCUMENTS_COUNTED", 1)
+        monkeypatch.setattr(relational_snapshot, "MAX_DOCUMENTS_COUNTED", 1)
         assert snapshot.metadata.count_matching(filters) == estimated
     engine.close()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from marklight.engines.names import HeadedPassage, TitleEntry, title_entries
-from marklight.text import normalize
+from marklight.engines.relational.documents import HeadedPassage, TitleEntry, title_entries
+from marklight.text.analyzer import normalize
 
 
 def test_titles_are_compared_without_case_accents_and_extra_spaces() -> None:

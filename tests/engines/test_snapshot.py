@@ -15,7 +15,7 @@ from marklight.engines.relational.snapshot import BoundedCache
 from marklight.model import Batch, Entry, Vectors
 from marklight.ports import FIELD_BOOSTS, Snapshot
 from marklight.query import Filters
-from marklight.text import analyze
+from marklight.text.analyzer import analyze
 from tests.contracts.builders import entry, id_of
 
 

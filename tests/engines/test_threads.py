@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from marklight import engines
-from marklight.engines.embedded import lexical_writer
+from marklight.engines.embedded import lexical_writer, vector_files
 from marklight.engines.embedded.engine import EmbeddedEngine
-from marklight.engines.embedded.vector_files import VectorFile
 from marklight.errors import StoreError
 from marklight.model import Batch
 from marklight.ports import FIELD_BOOSTS, Engine, ScoredChunk, Snapshot
@@ -104,7 +103,7 @@ def test_one_thread_repairs_what_is_damaged(
     for owner, name in (
         (lexical_writer, "rebuild"),
         (lexical_writer, "build_in_memory"),
-        (VectorFile, "rebuild"),
+        (vector_files, "discard"),
     ):
         original = getattr(owner, name)
 

@@ -6,12 +6,15 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from marklight import engines
+from marklight import engines, vector_math
 from marklight.model import Batch
 from marklight.ports import Engine
 from marklight.query import Filters
+from marklight.vector_math import decode_vectors
 from tests.contracts.builders import embedding, entry, vector
 
 ONE, TWO = entry("a.md", "one"), entry("b.md", "two")
@@ -68,17 +71,25 @@ def test_vectors_are_written_beside_a_damaged_file_in_use(engine: Engine, mapped
     mapped.write_bytes(b"damaged")
     with engine.writing(1):
         engine.commit(embedding(TWO))
+        assert result_count(engine) == 1
+        engine.commit(embedding(ONE))
     assert result_count(engine) == 2
     assert engine.check() == []
 
 
-def test_a_check_reports_a_damaged_file_that_is_in_use(
-    engine: Engine, mapped: Path, monkeypatch: pytest.MonkeyPatch
+def test_vectors_of_two_models_stay_decoded(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mapped.write_bytes(b"damaged")
-    assert "in use" in engine.check()[0]
-    assert result_count(engine) == 1
-    monkeypatch.undo()
-    assert engine.check() == [
-        "The vector file of m was damaged and has been rebuilt from the database"
-    ]
+    with engine.writing(1):
+        engine.commit(embedding(ONE, model="other"))
+    query, decoded = vector("q"), list[int]()
+
+    def record(rows: NDArray[np.int8]) -> NDArray[np.float32]:
+        decoded.append(len(rows))
+        return decode_vectors(rows)
+
+    monkeypatch.setattr(vector_math, "decode_vectors", record)
+    for model in ("m", "other") * 3:
+        with engine.snapshot() as snapshot:
+            assert len(snapshot.vectors.search(query, model, Filters(), 9)) == 1
+    assert decoded == [1, 1]

@@ -14,7 +14,7 @@ from marklight.eval.dataset import Dataset, JudgedQuery, Judgement, Text
 from marklight.ingest.document import parse_document
 from marklight.ingest.read import Source, decode
 from marklight.model import DocumentId, FileState
-from marklight.text import analyze
+from marklight.text.analyzer import analyze
 from tests.making import write
 
 FAKE = ("model.name=fake",)

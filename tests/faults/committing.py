@@ -26,7 +26,7 @@ from marklight.model import Batch
 from marklight.place import STORE, record_database
 from marklight.ports import FIELD_BOOSTS, Snapshot
 from marklight.query import Filters
-from marklight.text import analyze
+from marklight.text.analyzer import analyze
 from tests.contracts.builders import entry, id_of, link, vector, vectors
 from tests.oracle import MemoryEngine
 from tests.oracle.engine import memory_snapshot

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from marklight import engines
-from marklight.engines.embedded.session import SqliteSession
-from marklight.engines.embedded.vector_files import HEADER_BYTES, VectorFile
+from marklight.engines.embedded import vector_files
+from marklight.engines.embedded.vector_files import HEADER_BYTES
 from marklight.errors import StoreError
 from marklight.model import Batch
 from marklight.query import Filters
-from tests.contracts.builders import entry
+from tests.contracts.builders import entry, vector, vectors
 from tests.faults.committing import answers, batches, copied, in_memory
 
 
@@ -89,11 +91,6 @@ def all_files(pattern: str, harm: Callable[[Path], None]) -> Callable[[Path], No
     return damage
 
 
-def keep_database_only(folder: Path) -> None:
-    for part in ("lexical", "vectors"):
-        shutil.rmtree(folder / part)
-
-
 DERIVED: dict[str, Callable[[Path], object]] = {
     "no lexical index": lambda folder: shutil.rmtree(folder / "lexical"),
     "no list of segments": all_files("lexical/*/meta.json", Path.unlink),
@@ -107,11 +104,12 @@ DERIVED: dict[str, Callable[[Path], object]] = {
     "garbled postings": all_files("lexical/*/*.idx", garble),
     "half of the fast fields": all_files("lexical/*/*.fast", halve),
     "garbled fast fields": all_files("lexical/*/*.fast", garble),
-    "no vectors": lambda folder: shutil.rmtree(folder / "vectors"),
-    "empty vectors": all_files("vectors/*", empty),
-    "half of the vectors": all_files("vectors/*", halve),
-    "foreign vectors": all_files("vectors/*", garble),
-    "nothing but the database": keep_database_only,
+}
+VECTORS: dict[str, Callable[[Path], object]] = {
+    "none": lambda folder: shutil.rmtree(folder / "vectors"),
+    "empty": all_files("vectors/*", empty),
+    "half": all_files("vectors/*", halve),
+    "foreign": all_files("vectors/*", garble),
 }
 
 
@@ -143,6 +141,58 @@ def test_parts_of_another_library_are_not_used(folder: Path) -> None:
     for part in ("lexical", "vectors"):
         shutil.rmtree(folder / part)
         shutil.copytree(other / part, folder / part)
+    assert embed_again(folder) == before[1:]  # type: ignore[index]
+
+
+@pytest.mark.parametrize("by", ["search", "commit", "check"])
+@pytest.mark.parametrize("harm", VECTORS)
+def test_vectors_of_an_unusable_file_are_computed_again(folder: Path, harm: str, by: str) -> None:
+    before = content(folder)
+    VECTORS[harm](folder)
+    engine = engines.open(folder)
+    if by == "search":
+        with engine.snapshot() as snapshot:
+            assert snapshot.vectors.search(vector("q"), "m", Filters(), 9) == []
+        assert ["embedded again" in notice for notice in engine.take_notices()] == [True]
+    elif by == "commit":
+        with engine.writing(1):
+            engine.commit(Batch(vectors=vectors(["no passage"])))
+    else:
+        assert "computed again" in engine.check()[0]
+    with engine.snapshot() as snapshot:
+        assert snapshot.status.counts("m").embedded == 0
+    engine.close()
+    assert embed_again(folder) == before[1:]  # type: ignore[index]
+
+
+def embed_again(folder: Path) -> object:
+    """Commit the vectors again that are missing, and return the content without the generation."""
+    content(folder)
+    engine = engines.open(folder)
+    with engine.writing(1):
+        for batch in list(batches())[:9]:
+            engine.commit(Batch(vectors=batch.vectors))
+    with engine.snapshot() as snapshot:
+        stored = answers(snapshot)
+    assert engine.check() == []
+    engine.close()
+    return (replace(stored[1], generation=9), *stored[2:])  # type: ignore[index]
+
+
+def test_a_vector_file_that_cannot_be_opened_now_is_not_discarded(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = content(folder)
+    engine = engines.open(folder)
+
+    def too_many_files(path: Path, flags: int = 0) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(vector_files, "open_private", too_many_files)
+    with engine.snapshot() as snapshot, pytest.raises(StoreError, match="Too many open files"):
+        snapshot.vectors.search(vector("q"), "m", Filters(), 9)
+    monkeypatch.undo()
+    engine.close()
     assert content(folder) == before
 
 
@@ -171,35 +221,10 @@ def test_a_check_repairs_changed_bytes_in_a_vector_file(folder: Path) -> None:
     data[HEADER_BYTES + 44] ^= 0xFF
     path.write_bytes(data)
     engine = engines.open(folder)
-    assert engine.check() == [
-        "The vector file of m was damaged and has been rebuilt from the database"
-    ]
+    assert engine.check()[0] == "1 damaged vectors were deleted and will be computed again"
     assert engine.check() == []
     engine.close()
-    assert content(folder) == before
-
-
-def test_a_search_during_the_repair_of_vectors_does_not_cache_the_old_ones(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = content(folder)
-    path = next((folder / "vectors").iterdir())
-    path.write_bytes(path.read_bytes()[:HEADER_BYTES].ljust(path.stat().st_size, b"\0"))
-    engine = engines.open(folder)
-    rebuild = VectorFile.rebuild
-
-    def search_meanwhile(file: VectorFile, session: SqliteSession) -> None:
-        with engine.snapshot() as snapshot:
-            assert answers(snapshot) != before
-        rebuild(file, session)
-
-    monkeypatch.setattr(VectorFile, "rebuild", search_meanwhile)
-    assert engine.check() == [
-        "The vector file of m was damaged and has been rebuilt from the database"
-    ]
-    with engine.snapshot() as snapshot:
-        assert answers(snapshot) == before
-    engine.close()
+    assert embed_again(folder) == before[1:]  # type: ignore[index]
 
 
 def overwrite(path: Path, start: int, length: int) -> None:
@@ -243,7 +268,7 @@ def test_a_missing_database_is_not_replaced_by_an_empty_one(folder: Path) -> Non
     [
         ("UPDATE terms SET documents = 99 WHERE term = 'plum'", "frequencies of the vocabulary"),
         ("DELETE FROM terms WHERE term = 'plum'", "frequencies of the vocabulary"),
-        ("DELETE FROM titles WHERE row % 2", "titles and headings"),
+        ("DELETE FROM titles WHERE document % 2", "titles and headings"),
         ("UPDATE titles SET last = 99", "titles and headings"),
     ],
 )

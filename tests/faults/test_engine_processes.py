@@ -249,7 +249,11 @@ def test_a_read_only_folder_can_be_searched(harm: str) -> None:
             engine = engines.open(folder)
             with engine.snapshot() as snapshot:
                 assert snapshot.generation == len(expected) - (harm != "exit without closing")
-                assert harm == "exit without closing" or answers(snapshot) == expected[-1]
+                known = len(expected[-1]) - (harm == "vectors/*")  # type: ignore[arg-type]
+                assert (
+                    harm == "exit without closing"
+                    or answers(snapshot)[:known] == expected[-1][:known]  # type: ignore[index]
+                )
             with pytest.raises(StoreError), engine.writing(0.1):
                 engine.commit(Batch(entries=(entry("a.md", "x"),)))
             engine.close()

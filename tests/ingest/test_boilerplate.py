@@ -199,11 +199,19 @@ COMMENTS = {
     "a%% b\n\nc%% d": "a%% b\n\nc%% d",
     "%%timeit\nx\n\n%%bash\ny": "%%timeit\nx\n\n%%bash\ny",
     "<!-- never closed": "<!-- never closed",
+    "{% if x %}\ntext {% data y.z -%} more\n{%- endif %}": "\ntext  more\n",
+    "{# note #} # Title {#anchor}": " # Title {#anchor}",
+    "\nimport Tabs from '@theme/Tabs';\nimport \"a.css\"\n\ntext": "\n\n\n\ntext",
+    "\nimport goods from 'China' and sell them": "\nimport goods from 'China' and sell them",
+    "{{% notice %}} {% never closed": "{{% notice %}} {% never closed",
+    "`{% code %}`\n```\nimport a from 'b'\n```\n": "`{% code %}`\n```\nimport a from 'b'\n```\n",
 }
 
 
 @pytest.mark.parametrize("text", COMMENTS)
-def test_comments_are_found_outside_of_code_if_they_are_closed(text: str) -> None:
+def test_comments_and_template_directives_are_found_outside_of_code_if_they_are_closed(
+    text: str,
+) -> None:
     left = text
     for start, end in reversed(comment_spans(text)):
         left = left[:start] + left[end:]

@@ -11,8 +11,7 @@ import pytest
 from marklight.errors import SettingsError
 from marklight.ingest.recipe import Chunker
 from marklight.model import Chunk
-from marklight.text import digest
-from marklight.text.markdown import chunk_embedding_text, embedding_text
+from marklight.text.markdown import chunk_embedding_text, embedding_digest
 from tests.ingest.reading import chunks, entry, parsed, uncovered
 
 WORDS = "The quick brown fox jumps over the lazy dog near the river bank. "
@@ -32,7 +31,7 @@ def test_each_section_is_a_passage_under_its_headings() -> None:
     assert [chunk.anchor for chunk in found] == ["guide", "setup", "linux"]
     assert [chunk.lines for chunk in found] == [(3, 3), (7, 7), (11, 11)]
     assert found[0].text == LONG.rstrip()
-    assert found[1].digest == digest(embedding_text("Guide", ("Guide", "Setup"), LONG.rstrip()))
+    assert found[1].digest == embedding_digest("Guide", ("Guide", "Setup"), LONG.rstrip())
 
 
 def test_small_siblings_merge_and_keep_their_headings() -> None:

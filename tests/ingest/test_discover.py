@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from random import Random
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from marklight.errors import UsageError
 from marklight.ingest import discover as discovering
-from marklight.ingest.discover import Discover, FollowedLinks
+from marklight.ingest.discover import Discover
+from marklight.ingest.scan_record import ScanRecord
 from marklight.model import DocumentId, FileState
-from marklight.ports import PathRange
 from tests.making import write
 
 
@@ -254,68 +255,99 @@ def test_the_reason_why_a_path_is_ignored_is_returned(tmp_path: Path) -> None:
     )
 
 
-TREE = ("a.md", "a/b.md", "a/c/d.md", "a/e.md", "a-b.md", "a0.md", "b/c.md", "é/x.md", "z.md")
+TREE = ("a.md", "a/b.md", "a/c/d.md", "a/e.md", "a-b.md", "b/c.md", "é/x.md", "z.md")
+FOLDERS = ("", "a", "a/c", "b", "é", "n/m")
 
 
-@given(st.lists(st.sampled_from(TREE), min_size=1, unique=True), st.data())
-def test_a_scan_of_path_ranges_returns_the_documents_in_them(
-    names: list[str], data: st.DataObject
-) -> None:
-    ends = st.sampled_from((*TREE, "", "a/", "a/c/", "a0", "zz"))
-    cuts = sorted(data.draw(st.sets(ends, min_size=2, max_size=6)))
-    ranges = [PathRange("docs", *ends) for ends in zip(cuts[::2], cuts[1::2], strict=False)]
-    with TemporaryDirectory() as folder:
-        write(Path(folder), dict.fromkeys(names, ""))
-        paths = Discover()({"docs": Path(folder)}, ranges)
-    assert [id.path for id in paths.files] == [
-        path for path in sorted(names) if any(each.first <= path < str(each.end) for each in ranges)
+def change(root: Path, random: Random, *, links: bool = False) -> None:
+    """Make a random change, as editors, file managers and git do."""
+    file, other = root / random.choice(TREE), root / random.choice(TREE)
+    folder, away = root / random.choice(FOLDERS[1:]), root / random.choice(FOLDERS[1:])
+    edits: list[Callable[[], object]] = [
+        lambda: write(root, {str(file.relative_to(root)): random.choice("xyz") * 3}),
+        lambda: write(root, {f"{folder.relative_to(root)}/{random.choice('pq')}.md": "new"}),
+        lambda: file.unlink(),
+        lambda: file.rename(other),
+        lambda: shutil.rmtree(folder),
+        lambda: folder.rename(away),
+        lambda: (root / random.choice(FOLDERS) / ".ignore").write_text(random.choice(TREE)),
+        lambda: (root / random.choice(FOLDERS) / ".ignore").unlink(),
+        lambda: os.mkfifo(folder / "pipe.md"),
+        lambda: (folder / "pipe.md").unlink(),
     ]
-    assert paths.ranges == ranges
+    if links:
+        edits += [
+            lambda: (folder / "link.md").symlink_to(root / ".store" / random.choice("st")),
+            lambda: (root / "linked").symlink_to(random.choice((".store", "a", "nothing"))),
+            lambda: (root / "linked").unlink(),
+            lambda: write(root, {".store/s": random.choice("xyz") * 3}),
+        ]
+    with suppress(OSError):
+        random.choice(edits)()
 
 
-@given(st.lists(st.sampled_from(TREE), min_size=1, unique=True), st.sampled_from(("", *TREE)))
-def test_a_scan_with_repeated_time_limits_covers_everything_once(
-    names: list[str], begin: str
+@pytest.mark.parametrize(("is_local", "links"), [(True, False), (True, True), (False, False)])
+def test_a_scan_by_a_record_returns_exactly_what_changed(
+    tmp_path: Path, is_local: bool, links: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            discovering, "_TIME_CHECK_INTERVAL", 1
-        )  # the clock is checked after every name
-        root = write(Path(folder), dict.fromkeys(names, ""))
-        ranges = (
-            [PathRange("docs", begin), PathRange("docs", "", begin)]
-            if begin
-            else [PathRange("docs")]
-        )
-        paths: list[str] = []
-        scans = 0
-        while ranges:
-            scan = Discover()(
-                {"docs": root}, ranges, until=time.monotonic() - 1 + (scans % 2) * 100
-            )
-            paths += [id.path for id in scan.files]
-            scans += 1
-            if scan.stopped is None:
-                break
-            assert scan.ranges
-            assert scan.ranges[-1].end == scan.stopped.first
-            done = scan.ranges[-1]
-            ranges = [
-                each._replace(first=scan.stopped.first) if each.first == done.first else each
-                for each in ranges[len(scan.ranges) - 1 :]
-            ]
-    assert sorted(paths) == sorted(names)
+    if not is_local:
+        monkeypatch.setattr(discovering, "LOCAL", frozenset())
+        monkeypatch.setattr(discovering, "_local_devices", {})
+    random, collections = Random(26), {"docs": tmp_path / "docs"}
+    root = write(tmp_path / "docs", dict.fromkeys((*TREE, ".store/s", ".store/t.md"), "x"))
+    scan = Discover()(collections)
+    files = {id: scanned.file for id, scanned in scan.files.items()}
+    partial = 0
+    for _ in range(150):
+        for _ in range(random.randint(0, 2)):
+            change(root, random, links=links)
+        record = ScanRecord.from_bytes(scan.record.to_bytes())
+        scan, truth = Discover()(collections, record), Discover()(collections)
+        changed = {id: scanned.file for id, scanned in scan.files.items()}
+        if scan.is_full:
+            files = changed
+        else:
+            assert not scan.gone & changed.keys()
+            files = {id: file for id, file in files.items() if id not in scan.gone} | changed
+            partial += 1
+        assert files == {id: scanned.file for id, scanned in truth.files.items()}
+        assert set(scan.unreadable) == set(truth.unreadable)
+        assert scan.record.folders.keys() == truth.record.folders.keys()
+    # A folder that is a link makes scans full for as long as it is there.
+    assert partial > (0 if links else 100)
 
 
-def test_a_partial_scan_follows_the_first_of_several_links_to_a_target(tmp_path: Path) -> None:
+def test_a_scan_with_repeated_time_limits_compares_everything(tmp_path: Path) -> None:
+    collections = {"docs": write(tmp_path, dict.fromkeys(TREE, ""))}
+    scan = Discover()(collections)
+    write(tmp_path, dict.fromkeys(TREE, "new"))
+    changed: set[DocumentId] = set()
+    for _ in range(len(FOLDERS)):
+        scan = Discover()(collections, scan.record, until=time.monotonic() - 1)
+        changed |= scan.files.keys()
+    assert {id.path for id in changed} == set(TREE)
+    assert scan.checked is not None
+
+
+def test_a_record_that_is_damaged_or_of_other_settings_is_not_used(tmp_path: Path) -> None:
+    collections = {"docs": write(tmp_path, dict.fromkeys(TREE, ""))}
+    record = Discover()(collections).record
+    assert not Discover()(collections, record).is_full
+    assert Discover(exclude=("z.md",))(collections, record).is_full
+    for data in (b"", b"[]", record.to_bytes()[:-8], b"{}\n"):
+        with pytest.raises((ValueError, KeyError, TypeError)):
+            ScanRecord.from_bytes(data)
+
+
+def test_the_first_of_several_links_to_a_target_is_followed(tmp_path: Path) -> None:
     write(tmp_path, {".store/a.md": "", "m.md": ""})
     (tmp_path / "first").symlink_to(".store")
     (tmp_path / "second").symlink_to(".store")
-    claimed: FollowedLinks = {}
-    everything = Discover()({"docs": tmp_path}, followed_links=claimed)
-    assert [id.path for id in everything.files] == ["first/a.md", "m.md"]
-    later = Discover()({"docs": tmp_path}, [PathRange("docs", "n")], followed_links=claimed)
-    assert not later.files
+    scan = Discover()({"docs": tmp_path})
+    assert [id.path for id in scan.files] == ["first/a.md", "m.md"]
+    (tmp_path / "first").unlink()
+    later = Discover()({"docs": tmp_path}, scan.record)
+    assert [id.path for id in later.files] == ["m.md", "second/a.md"]
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marklight.ingest.embedding import embed_chunks, embedding_parts
+from marklight.lazy import dataclass
 from marklight.models.fake import FakeEmbedder
 from marklight.text.markdown import chunk_embedding_text
 from tests.ingest.reading import entry

@@ -108,13 +108,15 @@ def test_a_new_parser_version_retries_failed_files_once(
     with library(folder, engine=engine) as lib:
         lib.index()
         assert stays_quiet(lib)
-        monkeypatch.setattr("marklight.ingest.recipe.CHUNKER_VERSION", "chunker next")
+    monkeypatch.setattr("marklight.ingest.recipe.CHUNKER_VERSION", "chunker next")
+    with library(folder, engine=engine) as lib:
         assert "bad.md" in {id.path for id in lib.ingest.compare().plan.read}
         assert [id.path for id in lib.index().changed] == ["good.md"]
         assert list(failed(lib)) == ["bad.md"]
         assert stays_quiet(lib)
-        monkeypatch.setattr(reading, "decode", lambda data: (data.decode(), ""))
-        monkeypatch.setattr("marklight.ingest.recipe.CHUNKER_VERSION", "chunker after that")
+    monkeypatch.setattr(reading, "decode", lambda data: (data.decode(), ""))
+    monkeypatch.setattr("marklight.ingest.recipe.CHUNKER_VERSION", "chunker after that")
+    with library(folder, engine=engine) as lib:
         lib.index()
         assert indexed(lib) == ["bad.md", "good.md"]
         assert failed(lib) == {}

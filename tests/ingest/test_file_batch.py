@@ -16,9 +16,9 @@ from marklight.ingest.file_batch import (
 )
 from marklight.ingest.pipeline import IndexDiff, plan
 from marklight.ingest.recipe import PARSERS
-from marklight.model import DocumentId, FileState
+from marklight.ingest.scan_record import ScanRecord
+from marklight.model import DocumentId, FileState, digest
 from marklight.ports import IndexedFile, no_progress
-from marklight.text import digest
 
 
 def diff(count: int, size: int, known: int = 0) -> IndexDiff:
@@ -30,7 +30,10 @@ def diff(count: int, size: int, known: int = 0) -> IndexDiff:
     }
     return IndexDiff(
         generation=0,
-        scan=Scan({id: ScannedFile(id, file, f"/{id.path}") for id, file in files.items()}),
+        version="",
+        scan=Scan(
+            ScanRecord(), {id: ScannedFile(id, file, f"/{id.path}") for id, file in files.items()}
+        ),
         indexed=index,
         failed={},
         tried_recipe="",
@@ -49,7 +52,7 @@ def test_the_first_batch_is_small_and_each_later_one_four_times_as_large() -> No
     assert growing == [50, 200]
     assert sizes(diff(1500, 1)) == [*growing, BATCH_FILES, BATCH_FILES, 250]
     per_file = SMALL_BATCH_BYTES // 2
-    assert sizes(diff(100, per_file))[:3] == [2, 8, 20]
+    assert sizes(diff(100, per_file))[:3] == [2, 8, 8]
     assert max(sizes(diff(100, per_file))) == BATCH_BYTES // per_file
 
 

@@ -17,11 +17,11 @@ def known(file: FileState = OLD, recipe: str = "r") -> IndexedFile:
     return IndexedFile(file, "digest", recipe)
 
 
-def test_new_and_changed_files_are_read_and_unchanged_ones_are_not() -> None:
+def test_new_and_changed_files_are_read_the_latest_first_and_unchanged_ones_are_not() -> None:
     found = {at("new"): OLD, at("changed"): NEW, at("same"): OLD}
     index = {at("changed"): known(), at("same"): known()}
     steps = plan(found, index, (), (), "r")
-    assert steps.read == (at("new"), at("changed"))
+    assert steps.read == (at("changed"), at("new"))
     assert not steps.removed
 
 

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from marklight.ingest.frontmatter import split
 from marklight.ingest.read import decode
-from marklight.text import digest
-from marklight.text.markdown import chunk_embedding_text, strip_markup
+from marklight.text.markdown import embedding_digest, strip_markup
 from tests.ingest.reading import chunks, entry, parsed, uncovered
 
 PIECES = [
@@ -48,7 +47,7 @@ def test_passages_equal_their_lines_of_the_document(text: str) -> None:
         first, last = chunk.lines
         assert 1 <= first <= last <= len(lines)
         assert len(chunk.text) <= 1500
-        assert chunk.digest == digest(chunk_embedding_text(chunk))
+        assert chunk.digest == embedding_digest(chunk.title, chunk.headings, chunk.own_text)
         if chunk.text in text:
             assert chunk.text in "\n".join(lines[first - 1 : last])
         elif chunk.text not in (made.document.title, made.document.description):

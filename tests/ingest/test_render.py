@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 from html.parser import HTMLParser
 
 import pytest
@@ -11,19 +12,25 @@ from hypothesis import strategies as st
 
 from marklight.ingest.document import parse_document
 from marklight.ingest.read import Source
-from marklight.ingest.render import MAX_LINES, Rendered, render
-from marklight.model import DocumentId, FileState
+from marklight.ingest.render import MAX_LINES, Embed, Neighbours, Rendered, render
+from marklight.model import Document, DocumentId, FileState
 from tests.hostile import HOSTILE
 
 TAGS = frozenset(
     "a abbr b bdi blockquote br caption cite code col colgroup dd del details dfn div dl dt em figcaption figure "
     "h1 h2 h3 h4 h5 h6 hr i img ins kbd li mark ol p pre q rp rt ruby s samp small span strong sub summary sup table "
-    "tbody td tfoot th thead time tr u ul var wbr".split()
+    "tbody td tfoot th thead time tr u ul var wbr "
+    "math mrow mi mn mo ms mtext mspace msup msub msubsup mover munder munderover mfrac msqrt mroot mtable mtr mtd "
+    "mstyle mpadded mphantom menclose mmultiscripts merror none".split()
 )
 ATTRIBUTES = frozenset(
-    "id title lang dir data-lines data-plain href rel target alt start align colspan rowspan scope open datetime".split()
+    "id title lang dir data-lines data-plain href rel target alt start align colspan rowspan scope open datetime "
+    "src width height class data-callout data-title data-embed data-footnotes data-formula data-image data-src data-file "
+    "data-chip data-icon data-task data-language data-properties "
+    "display displaystyle stretchy mathvariant columnalign scriptlevel linethickness fence form accent movablelimits "
+    "lspace rspace depth minsize maxsize columnspacing rowspacing notation separator largeop mathsize".split()
 )
-LEADS = re.compile(r"(https?|mailto|marklight):")
+LEADS = re.compile(r"(https?|mailto|marklight):|/api/files/")
 
 
 class Tame(HTMLParser):
@@ -34,6 +41,8 @@ class Tame(HTMLParser):
         for name, value in attrs:
             assert name in ATTRIBUTES, f"{name} of {tag}"
             assert name != "href" or LEADS.match(value or ""), value
+            assert name != "src" or (value or "").startswith("/api/files/")
+            assert name != "class" or (tag == "span" and len(value or "") == 1)
             assert name != "id" or (value or "").startswith("part-")
 
     def handle_comment(self, data: str) -> None:
@@ -49,15 +58,35 @@ class Tame(HTMLParser):
         raise AssertionError(data)
 
 
+class Around(Neighbours):
+    """Documents and images by name."""
+
+    def __init__(self, targets: dict[str, str], texts: dict[str, str]) -> None:
+        self.targets, self.texts = targets, texts
+
+    def find(self, keys: tuple[str, ...]) -> str | None:
+        return next((self.targets[key] for key in keys if key in self.targets), None)
+
+    def image(self, target: str, *, wiki: bool) -> str | None:
+        return self.targets.get(f"image {target}")
+
+    def embed(self, keys: tuple[str, ...]) -> Embed | None:
+        name = next((key for key in keys if key in self.texts), None)
+        return Embed(parsed(self.texts[name], f"{name}.md"), f"{name}.md", self) if name else None
+
+
+def parsed(text: str, path: str) -> Document:
+    return parse_document(DocumentId("default", path), Source(text, FileState(1, 1)))[0]
+
+
 def rendered(
-    text: str, path: str = "guide/a.md", targets: dict[str, str] | None = None, line: int = 1
+    text: str,
+    path: str = "guide/a.md",
+    targets: dict[str, str] | None = None,
+    line: int = 1,
+    texts: dict[str, str] | None = None,
 ) -> Rendered:
-    document = parse_document(DocumentId("default", path), Source(text, FileState(1, 1)))[0]
-
-    def find(keys: tuple[str, ...]) -> str | None:
-        return next((targets[key] for key in keys if targets and key in targets), None)
-
-    return render(document, path, find, line)
+    return render(parsed(text, path), path, Around(targets or {}, texts or {}), line)
 
 
 def assert_safe(html: str) -> None:
@@ -93,9 +122,10 @@ def test_every_block_has_its_line_numbers() -> None:
     assert (
         '<li data-lines="10-10">other</li>' in html or '<li data-lines="10-11">other</li>' in html
     )
-    assert '<pre data-lines="12-14"><code>code\n</code></pre>' in html
+    assert '<pre data-lines="12-14" data-language="py"><code>code\n</code></pre>' in html
     assert '<tr data-lines="18-18">' in html
-    assert "tags" not in html
+    assert '<details data-properties="" data-lines="1-3">' in html
+    assert html.count("tags") == 1
 
 
 def test_a_heading_has_the_anchor_of_the_outline() -> None:
@@ -132,7 +162,7 @@ def test_links_to_documents_are_internal_and_others_external() -> None:
         ("Gone",),
         ("mailto:a@b.c", "m"),
     ]
-    assert html.count("<img alt=") == 2
+    assert html.count("<span data-image=") == 2
     assert "src=" not in html
 
 
@@ -284,3 +314,149 @@ def test_unclosed_tags_take_linear_time() -> None:
 
 def test_a_list_after_a_paragraph_and_a_fence_keeps_its_number() -> None:
     assert '<ol start="2"' in rendered("Text:\n```yaml\n```\n2. two\n").html
+
+
+CALLOUTS = {
+    "> [!warning] Hot\n> Text\n": ("warning", "Hot"),
+    "> [!NOTE]\n> Text\n": ("note", "Note"),
+    '!!! danger "Hot"\n    Text\n': ("danger", "Hot"),
+    ":::tip[Hot]\nText\n:::\n": ("tip", "Hot"),
+    "::: tip Hot\nText\n:::\n": ("tip", "Hot"),
+    "/// check | Hot\n\nText\n\n///\n": ("tip", "Hot"),
+}
+
+
+@pytest.mark.parametrize("text", CALLOUTS)
+def test_callouts_of_notes_and_documentation_sites_have_kind_and_title(text: str) -> None:
+    kind, title = CALLOUTS[text]
+    html = rendered(text).html
+    assert f'<div data-callout="{kind}"' in html
+    assert f'<p data-title="">{title}</p>' in html
+    assert ">Text</p>" in html
+    assert not re.search(r"\[!|!!!|:::|///", html)
+
+
+@pytest.mark.parametrize(
+    ("text", "opened"),
+    [("> [!tip]- T\n> x\n", False), ("> [!tip]+ T\n> x\n", True), ("??? tip\n    x\n", False)],
+)
+def test_callouts_fold(text: str, opened: bool) -> None:
+    html = rendered(text).html
+    assert '<details data-callout="tip"' in html
+    assert ("open" in html) == opened
+    assert "<summary>T" in html
+
+
+def test_a_callout_contains_another_and_a_footnote_its_own_blocks() -> None:
+    html = rendered(
+        "> [!note]\n> > [!tip]\n> > Inner.\n\nText[^a].\n\n[^a]: Note\n\n    - item\n"
+    ).html
+    assert re.search(r'data-callout="note".*<div data-callout="tip".*Inner', html, re.DOTALL)
+    assert 'href="marklight:guide/a.md#fn-1" id="part-fnref-1"' in html
+    assert re.search(r'data-footnotes.*<li id="part-fn-1">.*Note.*<li[^>]*>item', html, re.DOTALL)
+
+
+def test_what_only_looks_like_a_container_or_a_formula_is_text() -> None:
+    text = "/// unclosed\n\nIt costs $5 or $10 in $HOME/$USER, if a == b == c.\n\n::: note\n"
+    html = rendered(text).html
+    assert "callout" not in html
+    assert "$5 or $10 in $HOME/$USER, if a == b == c." in html
+
+
+def test_formulas_are_mathml_and_those_that_fail_are_source() -> None:
+    html = rendered(
+        "Let $a^2$ and\n\n$$\n\\frac{1}{2}\n$$\n\n$\\newcommand{x}{y}$ $\\frac{$\n"
+    ).html
+    assert '<math display="inline"><mrow><msup><mi>a</mi><mn>2</mn></msup></mrow></math>' in html
+    assert '<math display="block"><mrow><mfrac>' in html
+    assert "<code>\\newcommand{x}{y}</code>" in html
+
+
+@pytest.mark.parametrize(
+    "latex",
+    [
+        "<script>window.ran=1</script>",
+        "\\href{javascript:window.ran=1}{x}",
+        "\\class{x}{y} \\style{color:red}{z} \\color{red} x",
+        "\\text{<img src=x onerror=window.ran=1>}",
+        "&lt;script&gt; \\&#x3c;b\\&#x3e; &#xd800;",
+    ],
+)
+def test_a_formula_contains_no_other_markup(latex: str) -> None:
+    html = rendered(f"A ${latex}$ b.\n").html
+    assert_safe(html)
+    assert not re.search(r"<(script|img|b)\b", html)
+
+
+def test_code_is_coloured_by_classes_and_its_text_is_unchanged() -> None:
+    code = "def f(x):\n    return '<b>' # c\n"
+    html = rendered(f"```python\n{code}```\n").html
+    assert '<span class="k">def</span> <span class="f">f</span>(x)' in html
+    assert unescape(re.sub("<[^>]+>", "", html)).strip("\n") == code.strip("\n")
+    assert "<span" not in rendered("```unknown\ndef\n```\n").html
+    assert '<span class="k">graph</span>' in rendered("```mermaid\ngraph TD\n```\n").html
+
+
+def test_images_of_the_collection_have_an_address_and_a_size_and_others_do_not() -> None:
+    targets = {"image pic.png": "guide/pic.png", "image b c.png": "b c.png", "image i.svg": "i.svg"}
+    html = rendered(
+        '![A|120](pic.png) ![[b c.png|80x40]] ![[i.svg#icon]] <img src="pic.png" width="50%" onerror="x"> '
+        "![far](https://outside.invalid/x.png) ![gone](gone.png) ![d](data:image/png;base64,AAAA) ![[a.pdf]]\n",
+        targets=targets,
+    ).html
+    assert_safe(html)
+    assert '<img src="/api/files/guide/pic.png" alt="A" width="120">' in html
+    assert '<img src="/api/files/b%20c.png" alt="b c.png" width="80" height="40">' in html
+    assert '<img src="/api/files/i.svg" alt="i.svg" data-icon="">' in html
+    assert '<img src="/api/files/guide/pic.png" alt="pic.png" width="50%">' in html
+    assert (
+        '<span data-image="outside.invalid" data-src="https://outside.invalid/x.png">far</span>'
+        in html
+    )
+    assert '<span data-image="">gone</span>' in html
+    assert '<span data-file="pdf">a.pdf</span>' in html
+    assert html.count(" src=") == 4
+
+
+def test_embeds_show_a_document_a_section_or_a_block_once() -> None:
+    texts = {
+        "other": "---\na: 1\n---\n# Other\n\nFirst.\n\n## Part\n\nSecond.\n\n- one ^id\n- two\n\n![[a]] [[deep]]\n"
+    }
+    for target, shown, hidden in (
+        ("other", "First", "nothing"),
+        ("other#Part", "Second", "First"),
+        ("other#^id", "one", "two"),
+    ):
+        html = rendered(f"# A\n\n![[{target}]]\n", texts=texts, targets={"deep": "deep.md"}).html
+        embedded = html.partition('data-embed=""')[2]
+        assert shown in embedded, target
+        assert hidden not in embedded, target
+        assert "data-lines" not in embedded
+        assert 'href="marklight:other.md' in embedded
+    assert (
+        'href="marklight:deep.md"'
+        in rendered("![[other]]\n", texts=texts, targets={"deep": "deep.md"}).html
+    )
+
+
+def test_comments_are_hidden_and_marks_scripts_and_definitions_rendered() -> None:
+    html = rendered("A %%secret%% ==b== H~2~O m^2^\n\n%%\nsecret\n%%\n\nTerm\n: What\n").html
+    assert "secret" not in html
+    for part in ("<mark>b</mark>", "<sub>2</sub>", "<sup>2</sup>", "<dt", "<dd"):
+        assert part in html
+
+
+def test_shortcodes_and_includes_are_quiet() -> None:
+    html = rendered(
+        '{{< tabs >}} {{< figure caption="C" >}} {{< /tabs >}} {* ../a.py hl[1] *}\n'
+    ).html
+    assert '<span data-chip="">tabs</span> C  <span data-chip="">../a.py hl[1]</span>' in html
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ["> [!a] ", "!!! a\n", "[^a]: ", "$a ", "$$ a\n", "==a ", "::: a\n", "/// a\n", "~a ", "^a ", "a\n: ", "![[a]]\n\n",
+     "$\\frac{", "^[a", "$$\\sqrt{\n"],
+)  # fmt: skip
+def test_extended_syntax_takes_linear_time(piece: str) -> None:
+    assert rendered(piece * (20_000 // len(piece)) + "\n\nThe rest.\n").html

@@ -1,22 +1,23 @@
-"""File-system events arrive in debounced batches of path ranges; ignored files cause none."""
+"""A watch reports the folders in which something changed; with inotify at once, elsewhere later."""
 
 from __future__ import annotations
 
+import ctypes
+import errno
+import mmap
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Event
 
 import pytest
-import watchfiles._rust_notify
-from hypothesis import given
-from hypothesis import strategies as st
 
-from marklight.ingest.discover import Discover
-from marklight.ingest.watch import MAX_RANGES, Watch, file_system, merged
-from marklight.ports import PathRange
+from marklight.ingest import discover as discovering
+from marklight.ingest.discover import Discover, file_system
+from marklight.ingest.scan_record import EVERYTHING
+from marklight.ingest.watch import InotifyWatch, NotifyWatch, Watch
 from tests.making import write
 
 QUIET_MS = 200
@@ -26,6 +27,7 @@ SECONDS = 60.0
 PAGES = {
     "a.md": "A",
     "guide/b.md": "B",
+    "guide/deep/c.md": "C",
     ".gitignore": "node_modules/\n",
     "node_modules/x/c.md": "C",
     ".git/HEAD": "",
@@ -38,160 +40,136 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def watch(root: Path) -> Iterator[Watch]:
-    watch = Watch(Discover(), {"docs": root}, QUIET_MS)
-    watch.add_folders(Discover()({"docs": root}).folders)
+def watch(root: Path) -> Iterator[InotifyWatch]:
+    watch = InotifyWatch(Discover(), QUIET_MS)
+    Discover()({"docs": root}, on_folder=watch.add)
     assert not watch.problem
+    assert not watch.take()
     yield watch
     watch.close()
 
 
-def assert_reported(watch: Watch, root: Path, *paths: str) -> None:
-    """The next batches lead to all of these paths."""
-    left, until = set(paths), time.monotonic() + SECONDS
-    while left and time.monotonic() < until:
-        spans = watch.wait(until - time.monotonic(), Event())
-        left -= {
-            path for path in left if any(s.first <= path < (s.end or "\U0010ffff") for s in spans)
-        }
-        watch.add_folders(Discover()({"docs": root}, spans).folders, spans)
-    assert not left
+def edit_through_memory(file: Path) -> None:
+    with open(file, "r+b") as handle, mmap.mmap(handle.fileno(), 1) as memory:
+        memory[0:1] = b"X"
 
 
-def test_a_rename_is_one_batch_with_both_sides(watch: Watch, root: Path) -> None:
-    (root / "a.md").rename(root / "guide/z.md")
-    spans = watch.wait(SECONDS, Event())
-    assert [span.first for span in spans] == ["a.md", "guide/z.md"]
+@pytest.mark.parametrize(
+    ("edit", "changed"),
+    [
+        (lambda root: (root / "a.md").write_text("new"), {""}),
+        (lambda root: os.utime(root / "a.md"), {""}),
+        (lambda root: (root / "a.md").chmod(0o600), {""}),
+        (lambda root: edit_through_memory(root / "a.md"), {""}),
+        (lambda root: (root / "guide/b.md").unlink(), {"guide"}),
+        (lambda root: (root / "a.md").rename(root / "guide/b.md"), {"", "guide"}),
+        (lambda root: write(root, {"guide/.ignore": "b.md"}), {"guide"}),
+        (lambda root: (root / "link").symlink_to("guide"), {""}),
+        (lambda root: (root / "new").mkdir(), {"", "new/"}),
+        (lambda root: shutil.rmtree(root / "guide/deep"), {"guide", "guide/deep", "guide/deep/"}),
+        (lambda root: (root / "guide").rename(root / "manual"), {"", "guide/", "manual/"}),
+        (lambda root: write(root, {"node_modules/x/c.md": "2", ".git/index": ""}), set()),
+        (lambda root: write(root, {"x.png": b"\x89", "a.md~": "", ".a.md.swp": "", "log": ""}), set()),
+    ],
+)  # fmt: skip
+def test_an_event_is_there_as_soon_as_the_change_is_made(
+    watch: Watch, root: Path, edit: Callable[[Path], object], changed: set[str]
+) -> None:
+    edit(root)
+    assert watch.take() == {os.path.join(root, path) if path else str(root) for path in changed}
+    assert not watch.take()
 
 
-def test_a_save_by_rename_is_one_change(watch: Watch, root: Path) -> None:
-    write(root, {".a.md.swp": "1", "a.md~": "new"})
-    (root / "a.md~").replace(root / "a.md")
-    assert [span.first for span in watch.wait(SECONDS, Event())] == ["a.md"]
+def test_a_folder_that_is_listed_again_is_watched(watch: Watch, root: Path) -> None:
+    shutil.rmtree(root / "guide")
+    write(root, {"guide/b.md": "B again"})
+    Discover()({"docs": root}, on_folder=watch.add)
+    watch.take()
+    write(root, {"guide/b.md": "B once more"})
+    assert watch.take() == {str(root / "guide")}
 
 
-def test_changes_in_quick_succession_are_one_batch(watch: Watch, root: Path) -> None:
+def test_a_queue_that_overflows_may_have_lost_any_change(watch: Watch, root: Path) -> None:
+    size = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
+    for number in range(size + 10):  # equal events in succession are one
+        os.utime(root / ("a.md" if number % 2 else "guide/b.md"))
+    assert EVERYTHING in watch.take()
+    write(root, {"a.md": "2"})
+    assert watch.take() == {str(root)}
+
+
+def test_folders_above_the_limit_of_the_system_are_a_problem(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(watch: InotifyWatch, folder: str) -> int:
+        ctypes.set_errno(errno.ENOSPC)
+        return -1
+
+    watch = InotifyWatch(Discover(), QUIET_MS)
+    monkeypatch.setattr(InotifyWatch, "_add_watch", full)
+    watch.add(str(root))
+    assert "more are not possible (No space left on device)" in watch.problem
+    watch.close()
+
+
+def test_a_file_system_that_is_not_known_to_be_local_is_a_problem(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(discovering, "LOCAL", frozenset())
+    monkeypatch.setattr(discovering, "_local_devices", {})
+    watch = InotifyWatch(Discover(), QUIET_MS)
+    watch.add(str(root))
+    assert "that may not report all changes" in watch.problem
+    watch.close()
+
+
+@pytest.fixture(params=[InotifyWatch, NotifyWatch])
+def waiting(request: pytest.FixtureRequest, root: Path) -> Iterator[Watch]:
+    roots = () if request.param is InotifyWatch else ([str(root)],)
+    watch = request.param(Discover(), QUIET_MS, *roots)
+    Discover()({"docs": root}, on_folder=watch.add)
+    yield watch
+    watch.close()
+
+
+def test_changes_in_quick_succession_are_one_batch(waiting: Watch, root: Path) -> None:
+    assert not waiting.wait(0.05, Event())
+    started = time.monotonic()
     for number in range(5):
         write(root, {f"n{number}.md": "x"})
-    assert len(watch.wait(SECONDS, Event())) == 5
+        time.sleep(QUIET_MS / 4000)
+    assert waiting.wait(SECONDS, Event())
+    assert time.monotonic() - started >= QUIET_MS / 1000
+    assert waiting.take() in ({EVERYTHING}, {str(root)})
+    assert not waiting.wait(0.05, Event())
 
 
-def test_events_in_ignored_folders_and_other_files_are_dropped(watch: Watch, root: Path) -> None:
-    write(
-        root,
-        {"node_modules/x/c.md": "2", "node_modules/y.md": "", ".git/index": "", ".marklight/x": "", "log": ""},
-    )  # fmt: skip
-    write(root, {"guide/picture.png": b"\x89", "guide/b.md~": "", ".hidden.md": ""})
-    assert not [span for span in watch.wait(0.5, Event()) if "guide" in span.first]
-    write(root, {"a.md": "2"})
-    assert_reported(watch, root, "a.md")
+def test_other_files_wake_nobody(waiting: Watch, root: Path) -> None:
+    write(root, {"node_modules/x/c.md": "2", ".git/index": "", "log": "", "guide/b.md~": ""})
+    assert not waiting.wait(0.5, Event())
 
 
-def test_a_folder_is_watched_from_when_it_appears(watch: Watch, root: Path) -> None:
-    write(root, {"new/deep/one.md": "1"})
-    assert_reported(watch, root, "new/deep/one.md")
-    write(root, {"new/deep/two.md": "2"})
-    assert_reported(watch, root, "new/deep/two.md")
-
-
-def test_a_folder_that_is_deleted_and_created_again_is_watched(watch: Watch, root: Path) -> None:
-    shutil.rmtree(root / "guide")
-    assert_reported(watch, root, "guide/b.md")
-    write(root, {"guide/b.md": "B again"})
-    assert_reported(watch, root, "guide/b.md")
-    write(root, {"guide/b.md": "B once more"})
-    assert_reported(watch, root, "guide/b.md")
-
-
-def test_a_moved_folder_is_scanned_at_both_paths(watch: Watch, root: Path) -> None:
-    (root / "guide").rename(root / "manual")
-    assert_reported(watch, root, "guide/b.md", "manual/b.md")
-    write(root, {"manual/c.md": "C"})
-    assert_reported(watch, root, "manual/c.md")
-
-
-def test_a_changed_ignore_file_causes_a_scan_of_its_folder(watch: Watch, root: Path) -> None:
-    write(root, {"guide/.ignore": "b.md\n"})
-    assert_reported(watch, root, "guide/b.md")
-    write(root, {".gitignore": ""})
-    assert_reported(watch, root, "node_modules/x/c.md")
-    write(root, {"node_modules/x/c.md": "now it counts"})
-    assert_reported(watch, root, "node_modules/x/c.md")
-
-
-def test_very_many_changes_cause_a_full_scan(watch: Watch, root: Path) -> None:
-    write(root, {f"many/{number}.md": "" for number in range(3)})
-    assert_reported(watch, root, "many/1.md")
-    write(root, {f"many/{number}.md": "x" for number in range(MAX_RANGES + 20)})
-    until = time.monotonic() + SECONDS
-    while (spans := watch.wait(SECONDS, Event())) != [PathRange("docs")]:
-        assert time.monotonic() < until, spans
-
-
-def test_waking_the_watcher_loses_no_events(watch: Watch, root: Path) -> None:
+def test_waking_the_watcher_loses_no_events(waiting: Watch, root: Path) -> None:
     wake = Event()
     wake.set()
     write(root, {"a.md": "2"})
-    assert watch.wait(SECONDS, wake) == []
-    assert_reported(watch, root, "a.md")
+    assert not waiting.wait(SECONDS, wake)
+    assert waiting.wait(SECONDS, Event())
 
 
-def test_an_event_belongs_to_the_innermost_collection(root: Path) -> None:
-    collections = {"all": root, "guide": root / "guide"}
-    watch = Watch(Discover(), collections, 30)
-    watch.add_folders(Discover()(collections).folders)
-    write(root, {"guide/b.md": "2"})
-    assert watch.wait(SECONDS, Event()) == [PathRange("guide", "b.md", "b.md0")]
-    watch.close()
-
-
-def test_watching_resumes_after_a_system_limit_is_lifted(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: object) -> None:
-        raise OSError("OS file watch limit reached")
-
-    watch = Watch(Discover(), {"docs": root}, 30)
-    with monkeypatch.context() as patch:
-        patch.setattr(watchfiles._rust_notify, "RustNotify", full)
-        watch.add_folders(Discover()({"docs": root}).folders)
-    assert watch.problem == ("2 folders cannot be watched (OS file watch limit reached)")
-    assert watch.wait(0.01, Event()) == []
-    watch.restart()
-    assert not watch.problem
-    write(root, {"a.md": "2"})
-    assert_reported(watch, root, "a.md")
-    watch.close()
-
-
-def test_a_network_file_system_is_recognised_by_its_mount(tmp_path: Path) -> None:
-    mounts = tmp_path / "mounts"
-    mounts.write_text(
+def test_a_file_system_is_recognised_by_its_mount() -> None:
+    linux = (
         "/dev/sda1 / ext4 rw 0 0\nserver:/x /home/my\\040notes nfs4 rw 0 0\nbroken\n"
-        "tmpfs /home/my\\040notes/fast tmpfs rw 0 0\n"
+        "tmpfs /home/my\\040notes/fast tmpfs rw 0 0\n/dev/sdb /over ext4 rw 0 0\nhost /over 9p rw 0 0\n"
     )
-    assert file_system("/home/my notes/docs", str(mounts)) == "nfs4"
-    assert file_system("/home/my notes/fast/docs", str(mounts)) == "tmpfs"
-    assert file_system("/home/other", str(mounts)) == "ext4"
-    assert file_system("/home", str(tmp_path / "none")) == ""
-
-
-ENDS = st.sampled_from("abcdefgh")
-
-
-@given(st.lists(st.tuples(st.sampled_from("xy"), ENDS, st.one_of(st.none(), ENDS)), max_size=8))
-def test_merged_ranges_contain_the_same_paths_once(
-    given: list[tuple[str, str, str | None]],
-) -> None:
-    spans = [PathRange(*each) for each in given if each[2] is None or each[1] < each[2]]
-    one = merged(spans)
-    for collection in "xy":
-        for path in "abcdefghi":
-            held = [
-                s for s in one if s.collection == collection and s.first <= path < (s.end or "z")
-            ]
-            assert len(held) <= 1
-            assert bool(held) == any(
-                s.collection == collection and s.first <= path < (s.end or "z") for s in spans
-            )
-    assert one == sorted(one, key=lambda each: each[:2])
+    assert file_system("/home/my notes/docs", linux) == "nfs4"
+    assert file_system("/home/my notes/fast/docs", linux) == "tmpfs"
+    assert file_system("/home/other", linux) == "ext4"
+    assert file_system("/over/docs", linux) == "9p"
+    mac = (
+        "/dev/disk3s1s1 on / (apfs, sealed, local, read-only, journaled)\n"
+        "//ana@nas/notes on /Volumes/my notes (smbfs, nodev, nosuid, mounted by ana)\n"
+    )
+    assert file_system("/Users/ana/notes", mac) == "apfs"
+    assert file_system("/Volumes/my notes/docs", mac) == "smbfs"
+    assert file_system("/home", "") == ""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from marklight.surfaces.cli.interactive import result_table
+from marklight.formatting import PLAIN
+from marklight.surfaces.cli.result_view import answer_view
 from marklight.surfaces.cli.status_command import status_text
 from marklight.surfaces.explain import explanation
 from tests.making import library, write
@@ -23,7 +24,7 @@ def test_status_and_explain_report_boilerplate(tmp_path: Path) -> None:
         "blocks": 1,
         "most_shared": [{"text": SHARED, "documents": 12}],
     }
-    assert "blocks of text that many documents share" in status_text(values, tmp_path)
+    assert "1 repeated block of text, not ranked, such as" in status_text(values, tmp_path)
     answer = lib.search("plum-0", explain=True)
     assert f"{len(SHARED) + 2} of 80 characters are shared" in explanation(answer)
     (part,) = answer.to_dict()["results"][0]["boilerplate"]
@@ -70,8 +71,8 @@ def test_a_snippet_has_no_boilerplate_unless_the_query_quotes_it(tmp_path: Path)
     (first, *_) = answer.to_dict()["results"]
     assert first["snippet"] == "The plum-0 is ripe."
     assert first["content"].startswith(SHARED)
-    assert SHARED not in result_table(answer.hits, query="plum-0", width=100)
+    assert SHARED not in answer_view(answer, PLAIN, 100)
     quoted = '"before you send it"'
     answer = lib.search(quoted)
     assert all(SHARED in each["snippet"] for each in answer.to_dict()["results"])
-    assert "fill in every field" in result_table(answer.hits, query=quoted, width=100)
+    assert "fill in every field" in answer_view(answer, PLAIN, 100)

@@ -141,7 +141,7 @@ def test_with_many_equal_titles_the_best_come_first_and_the_rest_stay(tmp_path: 
 
 
 def test_scores_stay_below_one_and_the_former_first_result_follows(lib: marklight.Library) -> None:
-    with_names = lib.search("Growing fig", mode="keyword", limit=20, refresh=False)
+    with_names = lib.search("Growing fig", mode="keyword", limit=20, explain=True, refresh=False)
     without = lib.search(
         "Growing fig",
         mode="keyword",

@@ -113,7 +113,7 @@ def test_no_text_of_a_folder_that_is_gone_is_embedded_again(
 
 def test_a_damaged_vector_is_not_taken_over(docs: Path, embedded_texts: list[str]) -> None:
     store = sqlite3.connect(index_of(docs) / STORE)
-    store.execute("UPDATE vectors SET vector = zeroblob(length(vector)) WHERE file_row = 1")
+    store.execute("UPDATE vectors SET checksum = checksum + 1 WHERE file_row = 1")
     store.commit()
     store.close()
     copy = Path(shutil.copytree(docs, docs.with_name("copy")))

@@ -61,9 +61,9 @@ def test_several_japanese_words_are_found_together(tmp_path: Path, engine: str) 
 def test_words_of_a_foreign_language_are_no_misspellings(tmp_path: Path, engine: str) -> None:
     pages = {**ENGLISH, "a.md": "# Chains\n\nSome chains and receipts are expensive.\n"}
     with library(write(tmp_path / "docs", pages), engine=engine) as lib:
-        assert any("Did you mean" in each for each in lib.search("reciepts").notices)
+        assert any("receipts" in notice for notice in lib.search("reciepts").notices)
         foreign = lib.search("die Rezeptsammlung und die Chainn sind nicht hier", mode="keyword")
-        assert not any("Did you mean" in each for each in foreign.notices)
+        assert not any("chain" in notice.casefold() for notice in foreign.notices)
 
 
 def test_keywords_alone_rank_where_the_model_does_not_know_the_language(tmp_path: Path) -> None:

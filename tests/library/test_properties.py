@@ -193,10 +193,10 @@ def compare(larger: marklight.Library, smaller: marklight.Library, query: Query)
         for name, stage in larger.pipeline.retrieve.items():
             found = stage(query, 100, Tools(all, larger.models.embedder))
             alone = stage(Query(query.text), 100, Tools(few, smaller.models.embedder))
-            assert {hit.chunk.id for hit in found} == {hit.chunk.id for hit in alone}
+            assert {one.chunk_id for one in found} == {one.chunk_id for one in alone}
             if name == "semantic":
-                assert [hit.score for hit in found] == pytest.approx(
-                    [hit.score for hit in alone], abs=1e-5
+                assert [one.score for one in found] == pytest.approx(
+                    [one.score for one in alone], abs=1e-5
                 )
 
 

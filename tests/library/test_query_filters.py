@@ -60,7 +60,7 @@ def test_a_path_filter_in_a_query_excludes_other_paths(folder: Path, engine: str
         ("replicas after:2990", "No passage matches after:2990"),
         ('"token access" tag:security', 'No passage contains "token access"'),
         ("replicas tag:nothing status:none", "No passage matches tag:nothing. No passage matches status:none"),
-        ("replicas tag:security path:deploy/**", "No passage matches all filters: tag:security, path:deploy/**"),
+        ("replicas tag:security path:deploy/**", "No passage matches all filters: path:deploy/**, tag:security"),
     ],
 )  # fmt: skip
 def test_an_empty_answer_names_the_filter_that_causes_it(

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 import marklight
 from marklight.errors import NotFound
-from marklight.ingest import discover, file_batch
-from marklight.library.refresh import CURSOR_FILE
+from marklight.ingest import file_batch
+from marklight.ingest.scan_record import FILE
+from marklight.library import refresh
 from tests.library.conftest import paths
 from tests.making import library, write
 
@@ -24,19 +25,14 @@ PAGES = {f"{topic}/page.md": f"# {topic}\n\nAll about {topic}.\n" for topic in "
 
 @pytest.fixture
 def impatient() -> Iterator[None]:
-    """A look sees one name, and a search reads one file."""
+    """A scan compares one folder, and a search reads one file."""
     with pytest.MonkeyPatch.context() as patch:
         hurry(patch)
         yield
 
 
 def hurry(patch: pytest.MonkeyPatch) -> None:
-    def over(self: discover.Walk, until: float, path: str) -> bool:
-        self.stopped = path
-        return True
-
-    patch.setattr(discover, "_TIME_CHECK_INTERVAL", 1)
-    patch.setattr(discover.Walk, "_is_over", over)
+    patch.setattr(refresh, "SCAN_SECONDS", -1.0)
     patch.setattr(file_batch, "SMALL_BATCH_FILES", 1)
 
 
@@ -72,35 +68,30 @@ def test_searches_of_several_processes_together_scan_a_huge_tree(
         assert "b/page.md" not in {path for _, path, _ in indexed(lib)}
 
 
-def test_a_small_tree_is_scanned_whole_and_leaves_no_cursor(tree: Path, tmp_path: Path) -> None:
+def test_a_scan_within_the_time_limit_is_complete(tree: Path, tmp_path: Path) -> None:
     with library(tree, engine=f"file:{tmp_path / 'index'}") as lib:
         lib.index()
         write(tree, {"z.md": "# Z\n\nA walrus.\n"})
         answer = lib.search("walrus")
     assert paths(answer)[0] == "z.md"
     assert not [each for each in answer.notices if "Checked" in each]
-    assert not (tmp_path / "index" / CURSOR_FILE).exists()
 
 
-@pytest.mark.usefixtures("impatient")
-@pytest.mark.parametrize(
-    "damage",
-    [
-        "", "[]", "{", "null", '{"next": ["default", "zzz"]}', '{"next": ["other", ""], "claimed": {}}',
-        '{"next": [1, 2], "claimed": []}', '{"next": ["default", "\\ud800"], "claimed": {}}',
-        '{"next": ["default", "c"], "claimed": {"default": {"x": 1}}}',
-    ],
-)  # fmt: skip
-def test_a_damaged_scan_cursor_is_ignored(tree: Path, tmp_path: Path, damage: str) -> None:
-    place = f"file:{tmp_path / 'index'}"
+@pytest.mark.parametrize("damage", ["cut", "other", "empty", "bytes"])
+def test_a_damaged_scan_record_is_ignored(tree: Path, tmp_path: Path, damage: str) -> None:
+    place, record = f"file:{tmp_path / 'index'}", tmp_path / "index" / FILE
     with library(tree, engine=place) as lib:
         lib.index()
-        before = indexed(lib)
-    (tmp_path / "index" / CURSOR_FILE).write_text(damage)
+        assert lib.text_ingest.compare().scan.is_full is False
+    data = record.read_bytes()
     with library(tree, engine=place) as lib:
-        for _ in range(15):
-            lib.search("about", mode="keyword")
-        assert indexed(lib) == before
+        assert lib.text_ingest.compare().scan.is_full is False
+    other = {"cut": data[:-1], "other": b"x" + data, "empty": b"", "bytes": b"\xff" * 99}
+    record.write_bytes(other[damage])
+    write(tree, {"b/page.md": "# b\n\nA walrus.\n"})
+    with library(tree, engine=place) as lib:
+        assert lib.text_ingest.compare().scan.is_full
+        assert paths(lib.search("walrus", mode="keyword")) == ["b/page.md"]
 
 
 @pytest.mark.usefixtures("impatient")

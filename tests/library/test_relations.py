@@ -153,3 +153,14 @@ def test_an_unknown_document_is_an_error(lib: marklight.Library) -> None:
     for ask in (lib.links, lib.related):
         with pytest.raises(NotFound, match=r"No document is called 'hubb\.md'.*hub\.md"):
             ask("hubb.md")
+
+
+def test_documents_that_all_others_resemble_as_much_are_not_related(tmp_path: Path) -> None:
+    shared = "The weekly report of the office has these parts as usual."
+    pages = {f"{at}.md": f"{shared} number{at}\n" for at in range(12)}
+    pages["near.md"] = "Bread, olives, thyme, sesame, cumin, mint, figs and dates with oil.\n"
+    pages["other.md"] = "Bread, olives, thyme, sesame, cumin, mint, figs and dates with salt.\n"
+    lib = library(write(tmp_path / "docs", pages))
+    lib.index()
+    assert [each.document.path for each in lib.related("near.md").relatives] == ["other.md"]
+    assert len(lib.related("1.md").relatives) < 3, "a hash of the fake model may collide"

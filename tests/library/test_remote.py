@@ -11,7 +11,7 @@ import pytest
 import marklight
 from marklight.errors import ModelServerError
 from marklight.library.configuration import Index, Model
-from marklight.library.doctor import examine
+from marklight.library.maintenance import examine
 from marklight.models.remote import client
 from tests.library.conftest import paths
 from tests.making import library, write

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from marklight.errors import ReadOnly, StoreError
-from marklight.library.embedding_worker import EmbeddingWorker
+from marklight.library.shared_index import EmbeddingWorker
 from tests.library.conftest import PAGES, paths
 from tests.making import library, write
 from tests.servers.postgres import PostgresServer, new_server

@@ -10,6 +10,7 @@ import pytest
 
 import marklight
 from marklight.errors import ModelError, UsageError
+from marklight.text.tokens import count_tokens
 from tests.library.conftest import paths
 from tests.making import library, write
 
@@ -116,7 +117,7 @@ def test_an_answer_within_a_token_budget_has_a_notice_about_omissions(
 ) -> None:
     with library(folder, engine=engine) as lib:
         answer = lib.search("token deployment replicas", max_tokens=20, min_confidence=0.0)
-        assert sum(len(hit.chunk.text) for hit in answer.hits) <= 20 * 3 + 2
+        assert 0 < sum(count_tokens(hit.chunk.text) for hit in answer.hits) <= 20
         assert any("20 tokens" in notice for notice in answer.notices)
 
 
@@ -208,6 +209,28 @@ def test_where_a_search_abstains_the_closest_passages_are_apart_from_the_results
         assert entry["nearest"][0]["levels"]
         assert not shown.nearest
         assert len(lib.search("token", min_confidence=1.0, limit=1).nearest) == 1
+
+
+def test_an_answer_iterates_over_its_hits_and_is_false_without_any(folder: Path) -> None:
+    with library(folder) as lib:
+        answer = lib.search("tokens", mode="keyword", min_confidence=0)
+        assert answer
+        assert (len(answer), [*answer]) == (len(answer.hits), [*answer.hits])
+        assert not lib.search("zyxwvut", mode="keyword")
+
+
+def test_a_result_has_a_verdict_if_scores_are_calibrated(folder: Path) -> None:
+    with library(folder) as lib:
+        lib.index()
+        answer = lib.search("token", mode="keyword")
+        entry = answer.to_dict()
+        assert entry["calibrated"]
+        for hit, result in zip(answer.hits, entry["results"], strict=True):
+            expected = "answers" if hit.score >= 0.5 else "mentions"  # all contain the only term
+            assert result["verdict"] == expected
+        other = lib.search("什么是访问令牌 token", mode="keyword").to_dict()
+        assert not other["calibrated"]
+        assert {one["verdict"] for one in (*other["results"], *other["nearest"])} == {None}
 
 
 def test_there_is_no_closest_passage_where_no_passage_matches(folder: Path, engine: str) -> None:

@@ -73,3 +73,23 @@ def test_a_word_that_was_removed_from_the_library_is_found_in_the_other_spelling
         assert paths(lib.search("wifi", mode="keyword")) == ["wifi.md"]
         (folder / "wifi.md").unlink()
         assert paths(lib.search("wifi", mode="keyword")) == ["net.md"]
+
+
+def test_a_name_with_an_apostrophe_is_found_without_it_and_the_other_way_round(
+    tmp_path: Path,
+) -> None:
+    pages = {"a.md": "# Zaatar\n\nThyme and sesame.\n", "b.md": "Bread with ras'elhanout.\n"}
+    lib = library(write(tmp_path, pages))
+    for query, path in (("za'atar", "a.md"), ("eat za’atar", "a.md"), ("raselhanout", "b.md")):
+        answer = lib.search(query, mode="keyword")
+        assert [hit.chunk.path for hit in answer.hits] == [path], query
+        assert not answer.notices
+
+
+def test_a_typo_that_is_the_whole_query_is_corrected(tmp_path: Path) -> None:
+    lib = library(write(tmp_path, {"a.md": "# Spices\n\nThyme and sesame.\n"}))
+    answer = lib.search("sesme", mode="keyword")
+    assert [hit.chunk.path for hit in answer.hits] == ["a.md"]
+    assert answer.notices == ['No passage contains "sesme". Searching for "sesame"']
+    notices = lib.search("sesme thyme", mode="keyword").notices
+    assert notices == ['No passage contains "sesme". Did you mean "sesame"?']

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import pytest
-import watchfiles._rust_notify
 
 from marklight.ingest import embedding, file_batch
 from marklight.ingest import read as reading
 from marklight.ingest.pipeline import Ingest
+from marklight.ingest.watch import InotifyWatch
 from marklight.library import Library
 from marklight.library.configuration import Index
 from marklight.library.progress import IndexingProgress
@@ -102,21 +104,21 @@ def test_during_the_first_run_a_search_returns_at_once_with_the_progress(
         assert paths(lib.search("espresso", mode="keyword")) == ["notes.txt"]
 
 
-def test_the_first_files_are_found_while_the_others_are_indexed(
+def test_the_latest_files_are_found_while_the_others_are_indexed(
     tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = write(tmp_path, {f"{number:03}.md": f"# Note {number}\n" for number in range(80)})
     gate, read = Event(), reading.read
 
     def slow(path: Any, *given: Any) -> Any:
-        assert str(path) < str(folder / "060") or gate.wait(SECONDS)
+        assert str(path) > str(folder / "020") or gate.wait(SECONDS)
         return read(path, *given)
 
     monkeypatch.setattr(file_batch, "read", slow)
     with following(folder, engine) as (lib, _, _):
         until(lambda: lib.text_ingest.counts().documents)
-        answer = lib.search("note 7", mode="keyword", min_confidence=0)
-        assert "007.md" in paths(answer)
+        answer = lib.search("note 77", mode="keyword", min_confidence=0)
+        assert "077.md" in paths(answer)
         assert any(notice.startswith("indexing, ") for notice in answer.notices)
         gate.set()
 
@@ -156,8 +158,7 @@ def test_the_watcher_waits_for_another_writer(folder: Path, tmp_path: Path) -> N
         holding = following(folder, place)
         lib, follower, _ = holding.__enter__()
         until(lambda: "Another process is writing" in follower.problem)
-    until(lambda: settled(lib, follower))
-    assert not follower.problem
+    until(lambda: settled(lib, follower) and not follower.problem)
     assert lib.text_ingest.counts().documents == 4
     holding.__exit__(None, None, None)
 
@@ -223,15 +224,16 @@ def test_an_unexpected_error_is_reported_and_does_not_stop_the_watcher(
 def test_without_file_system_events_the_disk_is_scanned(
     folder: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: object) -> None:
-        raise OSError("OS file watch limit reached")
+    def full(watch: InotifyWatch, folder: str) -> int:
+        ctypes.set_errno(errno.ENOSPC)
+        return -1
 
-    monkeypatch.setattr(watchfiles._rust_notify, "RustNotify", full)
+    monkeypatch.setattr(InotifyWatch, "_add_watch", full)
     with following(folder, engine) as (lib, follower, _):
         until(lambda: lib.text_ingest.counts().documents == 4)
         write(folder, {"zebra.md": "# Zebra\n"})
         until(lambda: lib.text_ingest.counts().documents == 5)
-        until(lambda: "watch limit reached" in follower.remark)
+        until(lambda: "more are not possible" in follower.remark)
         assert "it is scanned every 0.1 s" in follower.to_dict()["problem"]
         assert not follower.watching
         assert not follower.problem

@@ -1,23 +1,22 @@
-"""The watcher embeds commits after documents."""
+"""The watcher reads and embeds commits in the background."""
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pytest
 
 import marklight
-from marklight.ingest import embedding
+from marklight.ingest import embedding, history
 from marklight.library.watching import Watcher
+from marklight.model import Batch
 from tests.library.watched import QUICK, SECONDS, Gated, following, settled
 from tests.making import library
 from tests.repository import Repository, needs_git
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    pass
 
 
 def commits_pending(lib: marklight.Library) -> int:
@@ -48,6 +47,31 @@ def test_commits_are_embedded_after_documents(tmp_path: Path, engine: str) -> No
             until(lambda: not commits_pending(lib))
         finally:
             follower.close()
+
+
+@needs_git
+def test_a_search_waits_a_moment_and_the_watcher_reads_the_rest_of_the_history(
+    tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Repository(tmp_path / "docs")
+    for page in ("espresso", "tea", "milk", "water"):
+        made.commit(f"Start with {page}", {f"{page}.md": f"# {page}\n"})
+    read = history.CommitIngest._read
+
+    def slowly(*given: Any) -> Batch:
+        time.sleep(0.6)
+        return read(*given)
+
+    monkeypatch.setattr(history, "BATCH", 1)
+    monkeypatch.setattr(history.CommitIngest, "_read", slowly)
+    with following(made.folder, engine, mcp={"wait_seconds": 0}) as (lib, follower, _):
+        until(lambda: settled(lib, follower))
+        started = time.monotonic()
+        found = lib.commits("water", mode="keyword")
+        assert time.monotonic() - started < 20, "not the 60 seconds of a command"
+        assert "2 of 4 commits are indexed; the next search continues" in found.notices
+        assert [commit.subject for commit, _ in found.ranked] == ["Start with water"]
+        until(lambda: lib.status()["history"]["commits"] == 4)
 
 
 @needs_git

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import marklight
+from marklight.lazy import dataclass
 from marklight.library.configuration import Index
 from marklight.library.watching import Watcher
 from marklight.models.fake import FakeEmbedder

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from marklight.models.fake import FakeEmbedder
-from marklight.text import analyze
+from marklight.text.analyzer import analyze
 
 Wrong = Callable[[dict[str, Any]], Any]
 

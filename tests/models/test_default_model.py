@@ -13,8 +13,8 @@ import pytest
 from marklight.errors import ModelError
 from marklight.models import MULTILINGUAL, load
 from marklight.models.record import GRANITE
-from marklight.models.store import cache_folder
 from marklight.ports import Embedder
+from marklight.private_files import cache_folder
 
 TEXTS = (
     "How do I roll back a deployment?",
@@ -107,12 +107,12 @@ def test_a_missing_or_truncated_file_is_reported(
 def load_from(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Embedder:
     spec = ModuleSpec("bundled", None, is_package=True)
     spec.submodule_search_locations = [str(folder)]
-    monkeypatch.setattr("marklight.models.store.find_spec", lambda _: spec)
+    monkeypatch.setattr("marklight.models.record.find_spec", lambda _: spec)
     return load()
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("marklight.models.store.find_spec", lambda _: None)
+    monkeypatch.setattr("marklight.models.record.find_spec", lambda _: None)
     with pytest.raises(ModelError, match=r"pip install marklight\[multilingual\]"):
         load(MULTILINGUAL)
 
@@ -120,6 +120,5 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_cache_folder_is_configurable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MARKLIGHT_CACHE_DIR", str(tmp_path / "by environment"))
     assert cache_folder() == tmp_path / "by environment"
-    assert cache_folder(tmp_path) == tmp_path
     monkeypatch.delenv("MARKLIGHT_CACHE_DIR")
     assert cache_folder().name == "marklight"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from marklight.errors import ModelError
+from marklight.lazy import dataclass
 from marklight.models import CACHED_QUERIES, CachingEmbedder
 from marklight.models.fake import FakeEmbedder
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from marklight.engines.names import LinkCandidate, folder_of, resolve_link, strongest
-from marklight.model import DocumentId, ResolvedLink
+from marklight.model import DocumentId, NameStrength, ResolvedLink
 from tests.oracle.state import State
 
 
@@ -29,7 +29,7 @@ class MemoryLinks:
         return [link for link in self._links() if link.target is None]
 
     def named(self, key: str) -> list[DocumentId]:
-        return strongest(each for each in self._candidates() if each.key == key)
+        return strongest(name for name in self._candidates() if name.key == key)
 
     def _candidates(self) -> Iterator[LinkCandidate]:
         for document in self.state.documents():
@@ -73,3 +73,60 @@ class MemoryLinks:
         targets = [target for source, target in edges if source == id]
         sources = [source for source, target in edges if target == id]
         return targets[:limit], sources[:limit]
+
+
+class LinkCandidate(NamedTuple):
+    """A document that has a key as its name, and the strength of that name."""
+
+    key: str
+    strength: NameStrength
+    document: DocumentId
+
+
+def resolve_link(
+    keys: Sequence[str], collection: str, candidates: Iterable[LinkCandidate], folder: str
+) -> DocumentId | None:
+    """Return the target of a link: its own collection first, then its best key, then path before suffix before alias.
+
+    Own collection first, so that adding a collection never changes the links of another. A document that the
+    key reaches from the link's own folder comes before others with this name; among equals the
+    shortest path wins, as in Obsidian.
+    """
+    rank = {key: place for place, key in reversed(list(enumerate(keys)))}
+    best = min(
+        (
+            (
+                candidate.document.collection != collection,
+                rank[candidate.key],
+                not _is_near(candidate, folder),
+                candidate.strength,
+                candidate.document.path.count("/"),
+                len(candidate.document.path),
+                candidate.document,
+            )
+            for candidate in candidates
+            if candidate.key in rank
+        ),
+        default=None,
+    )
+    return best[-1] if best else None
+
+
+def strongest(candidates: Iterable[LinkCandidate]) -> list[DocumentId]:
+    """Return the documents with the strongest of some names, ordered by id."""
+    named = list(candidates)
+    best = min((name.strength for name in named), default=None)
+    return sorted({name.document for name in named if name.strength == best})
+
+
+def _is_near(candidate: LinkCandidate, folder: str) -> bool:
+    """Return True if the key is the path of a document relative to a folder."""
+    if candidate.strength is NameStrength.ALIAS:
+        return False
+    components = candidate.key.count("/") + 1
+    return candidate.document.path.split("/")[:-components] == (folder.split("/") if folder else [])
+
+
+def folder_of(path: str) -> str:
+    """Return the folder of a document; empty for the top of its collection."""
+    return path.rpartition("/")[0]

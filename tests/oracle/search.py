@@ -21,11 +21,18 @@ from marklight.engines.lexical import (
     passage_terms,
     term_weight,
 )
-from marklight.engines.vector_math import check_dimension, unit_rows
 from marklight.model import DocumentId
-from marklight.ports import VOCABULARY_SIZE, Pending, ScoredChunk, ScoredTerm, TermCoverage
+from marklight.ports import (
+    MIN_VOCABULARY,
+    VOCABULARY_SIZE,
+    Pending,
+    ScoredChunk,
+    ScoredTerm,
+    TermCoverage,
+)
 from marklight.query import Filters
-from marklight.text import vocabulary_terms
+from marklight.text.analyzer import vocabulary_terms
+from marklight.vector_math import check_dimension, unit_rows
 from tests.oracle.state import State
 from tests.oracle.tables import MemoryDocuments, best
 
@@ -191,8 +198,9 @@ class MemoryVocabulary:
 
 
 def vocabulary(state: State) -> list[str]:
-    """Return the terms in most documents, ties in alphabetical order."""
-    return _most_frequent(_document_frequencies(state))[:VOCABULARY_SIZE]
+    """Return the terms in most documents, ties in alphabetical order: as many as passages, within limits."""
+    count = min(VOCABULARY_SIZE, max(MIN_VOCABULARY, sum(1 for _ in state.chunks())))
+    return _most_frequent(_document_frequencies(state))[:count]
 
 
 def _document_frequencies(state: State) -> Mapping[str, int]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from marklight.answer import Level
-from marklight.engines.lexical import document_terms, passage_terms, phrase_texts
+from marklight.engines.lexical import document_terms, passage_terms
 from marklight.engines.metadata_filters import (
     AUTHOR,
     FILES,
@@ -16,7 +16,6 @@ from marklight.engines.metadata_filters import (
     TAG,
     TimeBounds,
     day_range,
-    file_and_author_filters,
     globs_by_collection,
     is_dated,
     matches_any_glob,
@@ -29,7 +28,7 @@ from marklight.engines.metadata_filters import (
     timestamp,
     written_dates,
 )
-from marklight.engines.names import DOCUMENT_SCORE, title_entries_of
+from marklight.engines.relational.documents import DOCUMENT_SCORE, title_entries_of
 from marklight.levels import entry_levels
 from marklight.model import (
     Chunk,
@@ -41,9 +40,9 @@ from marklight.model import (
     Section,
     normalize_key,
 )
-from marklight.ports import DocumentMatch, IndexedFile, PathRange, ScoredChunk
+from marklight.ports import DocumentMatch, IndexedFile, ScoredChunk
 from marklight.query import Filters, PathPattern
-from marklight.text import matches_phrases, normalize, title_key
+from marklight.text.analyzer import fold, matches_phrases, normalize, title_key
 from marklight.text.languages import MAX_COUNTED
 from tests.oracle.state import State
 
@@ -54,11 +53,10 @@ class MemoryDocuments:
 
     state: State
 
-    def files(self, ranges: Sequence[PathRange] | None = None) -> Mapping[DocumentId, IndexedFile]:
+    def files(self) -> Mapping[DocumentId, IndexedFile]:
         return {
             document.id: IndexedFile(document.file, document.digest, document.recipe)
             for document in self.state.documents()
-            if ranges is None or any(part.contains(document.id) for part in ranges)
         }
 
     def files_of(self, documents: Iterable[DocumentId]) -> Mapping[DocumentId, IndexedFile]:
@@ -111,6 +109,9 @@ class MemoryDocuments:
     def chunks(self, ids: Sequence[str]) -> list[Chunk]:
         known = {chunk.id: chunk for chunk in self.state.chunks()}
         return [known[id] for id in ids if id in known]
+
+    def candidates(self, ids: Sequence[str]) -> Mapping[str, Chunk]:
+        return {chunk.id: chunk for chunk in self.chunks(ids)}
 
     def chunks_of(self, document: DocumentId) -> list[Chunk]:
         entry = self.state.entries.get(document)
@@ -223,6 +224,9 @@ class MemoryStatus:
         }
         return {model: count for model, count in used.items() if count}
 
+    def documents_version(self) -> str:
+        return str(self.state.generation)
+
     def manifest(self) -> Mapping[str, str]:
         return dict(self.state.notes)
 
@@ -258,7 +262,8 @@ def matches(state: State, chunk: Chunk, filters: Filters) -> bool:
     known = metadata_pairs(document)
     languages = {normalize_language(language) for language in chunk.languages}
     when = timestamp(document.date, document.file.mtime_ns)
-    files, authors = file_and_author_filters(filters)
+    files = [glob.lower() for glob in filters.files]
+    authors = [fold(name) for name in filters.authors]
     return (
         (not filters.collections or chunk.collection in filters.collections)
         and (not filters.within or _in_folders(chunk.collection, chunk.path, filters.within))
@@ -275,7 +280,11 @@ def matches(state: State, chunk: Chunk, filters: Filters) -> bool:
         and (not filters.dated or any(_is_in_days(document, when, days) for days in filters.dated))
         and (not filters.languages or not languages.isdisjoint(matching_languages(filters)))
         and (not filters.documents or chunk.document in filters.documents)
-        and matches_phrases(filters.phrases, filters.without, phrase_texts(chunk))
+        and matches_phrases(
+            filters.phrases,
+            filters.without,
+            (chunk.text, chunk.title, *chunk.headings, *chunk.merged),
+        )
         and (not filters.also or matches(state, chunk, filters.also))
     )
 

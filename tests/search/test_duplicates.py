@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,9 +21,9 @@ from marklight.search.duplicates import (
     ExactDuplicates,
     NearDuplicates,
     SemanticDuplicates,
-    signatures,
+    signature,
 )
-from marklight.text import normalize
+from marklight.text.analyzer import normalize
 from tests.contracts.builders import entry
 from tests.making import chunk, hits_of, no_snapshot
 from tests.oracle import MemoryEngine
@@ -176,19 +177,38 @@ def test_near_duplicates_equal_those_of_comparing_all_pairs(
     )
     found = NearDuplicates(overlap)(QUERY, hits, TOOLS)
     assert [hit.chunk.text for hit in found] == brute_force(texts, overlap)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("marklight.search.duplicates.sys", SimpleNamespace(modules={}))
+        assert NearDuplicates(overlap)(QUERY, hits, TOOLS) == found  # before numpy is imported
 
 
 @given(st.lists(st.text(max_size=30).map(normalize), min_size=1, max_size=6))
 def test_signatures_never_differ_in_more_bits_than_trigrams(texts: list[str]) -> None:
-    known = signatures(texts)
+    known = [signature(text) for text in texts]
     sets = [trigrams(text.ljust(3, "\0")) for text in texts]
-    assert [len(known.unique_trigrams(at)) for at in range(len(sets))] == [
-        len(each) for each in sets
+    for one, own in zip(known, sets, strict=True):
+        assert len(own) == one.size
+        for two, other in zip(known, sets, strict=True):
+            assert np.bitwise_count(one.words ^ two.words).sum() <= len(own ^ other)
+
+
+@pytest.mark.parametrize("stage", [ExactDuplicates(), NearDuplicates()])
+def test_duplicates_are_merged_among_the_hits_that_can_be_shown(stage: Refine) -> None:
+    fruits = ["an apple", "a pear", "an apple", "some figs", "a pear", "some figs"]
+    tools = replace(TOOLS, shown=1)
+    # The hits of two documents are enough, so the others are not compared.
+    assert names(stage(QUERY, reported(fruits), tools)) == [
+        "000",
+        "001",
+        "002",
+        "003",
+        "004",
+        "005",
     ]
-    for at, one in enumerate(sets):
-        for place, other in enumerate(sets):
-            assert known.differing[at, place] <= len(one ^ other)
-            assert known.jaccard(at, place) == pytest.approx(jaccard(one, other))
+    assert names(stage(QUERY, reported(fruits), TOOLS)) == ["000", "001", "003"]
+    # Of the first two one is left, and so of the first four; eight are compared then.
+    found = stage(QUERY, reported(fruits[:1] * 5 + fruits[1:]), tools)
+    assert names(found) == ["000", "005", "007", "008", "009"]
 
 
 @pytest.mark.parametrize("overlap", [0.0, 1.1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from math import exp, log, sqrt
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 import marklight
 from marklight.models.fake import FakeEmbedder
-from marklight.ports import Tools
+from marklight.ports import ScoredChunk, Tools
 from marklight.query import Filters, Query
 from marklight.search.features import (
     QueryFeatures,
@@ -18,17 +19,24 @@ from marklight.search.features import (
     query_features,
 )
 from tests.making import library, write
-from tests.search.building import PAGES, listed
+from tests.search.building import PAGES, features_by_id, listed
+
+
+def features_of_query(
+    lists: Mapping[str, Sequence[ScoredChunk]], query: Query, tools: Tools
+) -> QueryFeatures:
+    pool = tools.pool(lists)
+    return query_features(pool, passage_features(pool, query, tools), query, tools)
 
 
 def test_features_combine_scores_of_the_lists_with_term_coverage(
     tools: Tools,
 ) -> None:
     lists = {
-        "semantic": listed(tools, "semantic", a=0.9, b=0.8, c=0.7),
-        "keyword": listed(tools, "keyword", a=6.0, b=3.0),
+        "semantic": listed(tools, a=0.9, b=0.8, c=0.7),
+        "keyword": listed(tools, a=6.0, b=3.0),
     }
-    one, two, three = passage_features(lists, Query("rollback replicas"), tools).values()
+    one, two, three = features_by_id(lists, Query("rollback replicas"), tools).values()
     # Each word stands in one of three passages, so each is half of the query; one is a title.
     assert (one.coverage, one.title) == (two.coverage, 0.25) == (0.5, 0.25)
     assert (two.title, three.coverage) == (0.0, 0.0)
@@ -44,20 +52,18 @@ def test_features_combine_scores_of_the_lists_with_term_coverage(
 
 
 def test_query_length_is_capped_at_twenty_terms(tools: Tools) -> None:
-    lists = {"semantic": listed(tools, "semantic", a=0.9), "keyword": ()}
+    lists = {"semantic": listed(tools, a=0.9), "keyword": ()}
 
     def length(count: int) -> float:
         query = Query(" ".join(f"w{number}" for number in range(count)))
-        return query_features(
-            lists, passage_features(lists, query, tools), query, tools
-        ).query_length
+        return features_of_query(lists, query, tools).query_length
 
     assert [length(count) for count in (2, 20, 300)] == pytest.approx([log(3), log(21), log(21)])
 
 
 def test_equal_cosines_have_a_standard_score_of_zero(tools: Tools) -> None:
-    lists = {"semantic": listed(tools, "semantic", a=0.9, b=0.9), "keyword": ()}
-    found = passage_features(lists, Query("rollback"), tools).values()
+    lists = {"semantic": listed(tools, a=0.9, b=0.9), "keyword": ()}
+    found = features_by_id(lists, Query("rollback"), tools).values()
     assert [each.standard_cosine for each in found] == [0.0, 0.0]
 
 
@@ -81,11 +87,11 @@ def test_path_is_the_squared_share_of_query_terms_in_the_path(
         lib.index()
         with lib.engine.snapshot() as snapshot:
             tools = Tools(snapshot, FakeEmbedder())
-            lists = {"semantic": listed(tools, "semantic", d=0.9), "keyword": ()}
-            (one,) = passage_features(lists, Query(text), tools).values()
+            lists = {"semantic": listed(tools, d=0.9), "keyword": ()}
+            (one,) = features_by_id(lists, Query(text), tools).values()
             assert one.path == pytest.approx(share**2)
             # By meaning alone no word counts.
-            (one,) = passage_features({"semantic": lists["semantic"]}, Query(text), tools).values()
+            (one,) = features_by_id({"semantic": lists["semantic"]}, Query(text), tools).values()
             assert one.path == 0
 
 
@@ -93,13 +99,13 @@ def test_the_cosine_of_a_passage_without_a_vector_is_estimated_from_its_coverage
     tools: Tools,
 ) -> None:
     lists = {
-        "semantic": listed(tools, "semantic", a=0.9, b=0.8),
-        "keyword": listed(tools, "keyword", c=6.0),
+        "semantic": listed(tools, a=0.9, b=0.8),
+        "keyword": listed(tools, c=6.0),
     }
-    unseen = lists["keyword"][0].chunk.id
+    unseen = lists["keyword"][0].chunk_id
 
     def meaning(query: Query) -> float:
-        return passage_features(lists, query, tools)[unseen].cosine
+        return float(features_by_id(lists, query, tools)[unseen].cosine)
 
     assert meaning(Query("espresso")) == pytest.approx(9)
     # Each of the two words stands in one passage, so each is half of the question.
@@ -113,13 +119,13 @@ def test_lexical_weights_are_needed_where_the_passage_with_most_terms_has_no_vec
     tools: Tools,
 ) -> None:
     lists = {
-        "semantic": listed(tools, "semantic", a=0.9, b=0.8),
-        "keyword": listed(tools, "keyword", c=6.0),
+        "semantic": listed(tools, a=0.9, b=0.8),
+        "keyword": listed(tools, c=6.0),
     }
 
     def reported(text: str, hypothesis: str = "") -> bool:
-        query = Query(text, hypothesis=hypothesis)
-        return needs_lexical_weights(lists, passage_features(lists, query, tools), query)
+        query, pool = Query(text, hypothesis=hypothesis), tools.pool(lists)
+        return needs_lexical_weights(pool, passage_features(pool, query, tools), query)
 
     assert reported("espresso")
     assert reported("espresso machine rollback")
@@ -143,10 +149,10 @@ def test_a_passage_without_a_vector_is_found_by_its_terms(tmp_path: Path) -> Non
 def test_expansion_terms_count_by_their_similarity_where_no_passage_has_a_query_term(
     tools: Tools,
 ) -> None:
-    lists = {"semantic": listed(tools, "semantic", a=0.9, c=0.7), "keyword": ()}
+    lists = {"semantic": listed(tools, a=0.9, c=0.7), "keyword": ()}
 
     def covered(text: str, **near: float) -> list[float]:
-        found = passage_features(lists, Query(text, expanded_with=near), tools)
+        found = features_by_id(lists, Query(text, expanded_with=near), tools)
         return [each.coverage for each in found.values()]
 
     assert covered("undo") == [0.0, 0.0]
@@ -161,17 +167,16 @@ def test_expansion_terms_count_by_their_similarity_where_no_passage_has_a_query_
 def test_an_identifier_alone_is_one_term_though_its_parts_are_searched_too(
     tools: Tools, name: str
 ) -> None:
-    lists = {"semantic": listed(tools, "semantic", a=0.9, b=0.8), "keyword": ()}
-    found = passage_features(lists, Query(name), tools)
-    assert query_features(lists, found, Query(name), tools).query_length == pytest.approx(log(2))
+    lists = {"semantic": listed(tools, a=0.9, b=0.8), "keyword": ()}
+    assert features_of_query(lists, Query(name), tools).query_length == pytest.approx(log(2))
 
 
 def test_exact_phrase_marks_passages_that_contain_the_query_as_typed(tools: Tools) -> None:
-    lists = {"semantic": listed(tools, "semantic", a=0.9, b=0.8), "keyword": ()}
+    lists = {"semantic": listed(tools, a=0.9, b=0.8), "keyword": ()}
 
     def question(text: str) -> tuple[float, float, float]:
-        one, two = (found := passage_features(lists, Query(text), tools)).values()
-        length = query_features(lists, found, Query(text), tools).query_length
+        one, two = features_by_id(lists, Query(text), tools).values()
+        length = features_of_query(lists, Query(text), tools).query_length
         return one.exact_phrase, two.exact_phrase, exp(length) - 1
 
     assert question("earlier-revision") == pytest.approx((1.0, 0.0, 1))
@@ -186,30 +191,29 @@ def test_exact_phrase_marks_passages_that_contain_the_query_as_typed(tools: Tool
 
 
 def test_an_identifier_matches_whatever_its_case(tools: Tools) -> None:
-    lists = {"semantic": listed(tools, "semantic", a=0.9, b=0.8), "keyword": ()}
-    one, two = passage_features(lists, Query("RollBack"), tools).values()
+    lists = {"semantic": listed(tools, a=0.9, b=0.8), "keyword": ()}
+    one, two = features_by_id(lists, Query("RollBack"), tools).values()
     # It says neither `roll` nor `back`.
     assert (one.coverage, one.exact_phrase, one.title) == (1.0, 1.0, 1.0)
     assert two.coverage == 0.0
     # Two words, each in one passage.
-    one, two = passage_features(lists, Query("RollBack replicas"), tools).values()
+    one, two = features_by_id(lists, Query("RollBack replicas"), tools).values()
     assert (one.coverage, one.exact_phrase, two.coverage) == (0.5, 0.0, 0.5)
 
 
 def test_query_features_are_computed_over_the_best_of_each_list(tools: Tools) -> None:
     lists = {
-        "semantic": listed(tools, "semantic", a=0.9, b=0.8, c=0.7),
-        "keyword": listed(tools, "keyword", a=6.0, b=3.0),
+        "semantic": listed(tools, a=0.9, b=0.8, c=0.7),
+        "keyword": listed(tools, a=6.0, b=3.0),
     }
     query = Query("rollback replicas")
-    seen = query_features(lists, passage_features(lists, query, tools), query, tools)
+    seen = features_of_query(lists, query, tools)
     assert seen == pytest.approx(
         QueryFeatures(
             best_cosine=9,
             top5_cosine=8,
             cosine_range=2,
             best_coverage=0.5,
-            coverage_lead=0.5,
             top3_coverage=(0.5 + 0.5 + 0) / 3,
             query_length=log(3),
             corpus_size=log(4),
@@ -217,24 +221,6 @@ def test_query_features_are_computed_over_the_best_of_each_list(tools: Tools) ->
             many_near_length=0.0,
         )
     )
-
-
-def test_coverage_lead_is_the_distance_to_the_third_highest_coverage(
-    tools: Tools,
-) -> None:
-    lists = {"semantic": listed(tools, "semantic", a=0.9, b=0.8, c=0.7), "keyword": ()}
-
-    def lead(text: str) -> float:
-        query = Query(text)
-        return query_features(
-            lists, passage_features(lists, query, tools), query, tools
-        ).coverage_lead
-
-    assert lead("rollback revision") == pytest.approx(1)
-    # `see` stands in two of them, which both lead; `the` is looked for in none.
-    assert lead("see the") == pytest.approx(1)
-    assert lead("rollback replicas espresso") == pytest.approx(0)
-    assert lead("nowhere") == 0
 
 
 @pytest.mark.parametrize(
@@ -254,7 +240,7 @@ def test_corpus_size_counts_passages_that_pass_the_filters(
         lib.index()
         with lib.engine.snapshot() as snapshot:
             tools, query = Tools(snapshot, FakeEmbedder()), Query("rain", filters=filters)
-            seen = query_features({}, {}, query, tools)
+            seen = features_of_query({}, query, tools)
     assert seen.corpus_size == pytest.approx(log(1 + passages))
 
 
@@ -270,6 +256,6 @@ def test_the_squared_share_of_terms_in_a_path_counts_as_coverage(
         lib.index()
         with lib.engine.snapshot() as snapshot:
             tools, query = Tools(snapshot, FakeEmbedder()), Query(text)
-            lists = {"semantic": listed(tools, "semantic", r=0.9), "keyword": ()}
-            seen = query_features(lists, passage_features(lists, query, tools), query, tools)
+            lists = {"semantic": listed(tools, r=0.9), "keyword": ()}
+            seen = features_of_query(lists, query, tools)
     assert seen.best_coverage == pytest.approx(share)

@@ -36,7 +36,6 @@ FLAT = QueryFeatures(
     top5_cosine=7.0,
     cosine_range=1.0,
     best_coverage=0.5,
-    coverage_lead=0.1,
     top3_coverage=0.4,
     query_length=log(5),
     corpus_size=log(1001),
@@ -63,8 +62,10 @@ def scored(
     weights: FusionWeights = weights(),  # noqa: B008
 ) -> tuple[float, dict[str, float]]:
     """The answer probability, and the score of each passage."""
-    found = weights.probabilities(sums, rivals, query, certain)
-    return found.answer, {id: found.score(id) for id in sums}
+    found = weights.probabilities(
+        list(sums.values()), [sums[id] for id in rivals], query, certain=certain
+    )
+    return found.answer, dict(zip(sums, found.scores, strict=True))
 
 
 def test_a_score_is_answer_probability_times_relevance() -> None:
@@ -85,16 +86,31 @@ def test_a_certain_answer_has_probability_one() -> None:
 
 
 def test_a_single_term_has_an_answer_curve_of_its_own() -> None:
-    assert weights().answer_probability(FLAT, margin=0.0) > 0.5
-    assert weights().answer_probability(FLAT._replace(query_length=log(1 + 1)), margin=0.0) < 1e-9
+    several, _ = scored({"a": 1.0}, ["a"], FLAT)
+    single, _ = scored({"a": 1.0}, ["a"], FLAT._replace(query_length=log(1 + 1)))
+    assert several > 0.5
+    assert single < 1e-9
 
 
-def test_the_margin_of_the_first_document_makes_an_answer_likely() -> None:
-    one = replace(weights(), answer=LogisticCurve(0.0, {"margin": 2.0}))
-    alone, _ = scored({"a": 1.0}, ["a"], FLAT, weights=one)
-    near, _ = scored({"a": 1.0, "b": 0.9}, ["a", "b"], FLAT, weights=one)
-    far, _ = scored({"a": 1.0, "b": 0.0}, ["a", "b"], FLAT, weights=one)
-    assert (alone, near, far) == pytest.approx((0.5, 1 / (1 + exp(-0.2)), 1 / (1 + exp(-2))))
+def test_an_answer_is_likely_if_a_query_exceeds_unrelated_queries_in_its_library() -> None:
+    one = replace(
+        weights(),
+        answer=LogisticCurve(0.0, {"excess_best_cosine": 2.0}),
+        unrelated={"best_cosine": (3.0, 0.5)},
+    )
+    level = {"best_cosine": 7.0, "corpus_size": log(1001)}
+
+    def answer(query: QueryFeatures, level: dict[str, float]) -> float:
+        return one.probabilities([1.0], [1.0], query, level=level).answer
+
+    assert answer(FLAT, level) == pytest.approx(1 / (1 + exp(-2 * (8 - 7))))
+    # Filters leave a tenth of the passages, whose nearest is less near by chance.
+    filtered = FLAT._replace(corpus_size=log(1001) - log(10))
+    expected = 8 - (7 - 0.5 * log(10))
+    assert answer(filtered, level) == pytest.approx(1 / (1 + exp(-2 * expected)))
+    # Without a measured level, it is estimated from the size.
+    expected = 8 - (3 + 0.5 * log(1001))
+    assert answer(FLAT, {}) == pytest.approx(1 / (1 + exp(-2 * expected)))
 
 
 def test_passages_of_one_document_do_not_compete() -> None:
@@ -107,7 +123,7 @@ FINITE = st.floats(-30, 30)
 QUERY_FEATURES = st.builds(
     QueryFeatures,
     *(st.floats(0, 10) for _ in range(3)),
-    *(st.floats(0, 1) for _ in range(3)),
+    *(st.floats(0, 1) for _ in range(2)),
     st.floats(log(2), 5),
     st.floats(0, 15),
     *(st.floats(0, 10) for _ in range(2)),
@@ -181,9 +197,10 @@ def test_exact_duplicates_do_not_lower_the_probability(tmp_path: Path) -> None:
             with lib.engine.snapshot() as snapshot:
                 tools = Tools(snapshot, FakeEmbedder())
                 same = dict.fromkeys((path[0] for path in pages), 0.9)
-                lists = {"semantic": listed(tools, "semantic", **same), "keyword": ()}
+                lists = {"semantic": listed(tools, **same), "keyword": ()}
                 scores += [
-                    hit.score for hit in Learned()(lists, Query("earlier revision"), {}, tools)
+                    hit.score
+                    for hit in Learned()(tools.pool(lists), Query("earlier revision"), {}, tools)
                 ]
     assert scores == pytest.approx([scores[0]] * 5)
 
@@ -196,10 +213,13 @@ def test_a_score_does_not_depend_on_the_number_of_candidates(tmp_path: Path) -> 
         with lib.engine.snapshot() as snapshot:
             tools = Tools(snapshot, FakeEmbedder())
             cosines = {path[0]: 0.5 - 0.0001 * at if at else 0.9 for at, path in enumerate(pages)}
-            near = listed(tools, "semantic", **cosines)
+            near = listed(tools, **cosines)
             few, many = (
                 Learned()(
-                    {"semantic": near[:depth], "keyword": ()}, Query("wide question"), {}, tools
+                    tools.pool({"semantic": near[:depth], "keyword": ()}),
+                    Query("wide question"),
+                    {},
+                    tools,
                 )
                 for depth in (POOL_SIZE, POOL_SIZE + 5)
             )
@@ -211,10 +231,10 @@ def test_a_score_does_not_depend_on_the_number_of_candidates(tmp_path: Path) -> 
 
 def test_learned_fusion_records_every_part_of_a_score(tools: Tools) -> None:
     lists = {
-        "semantic": listed(tools, "semantic", a=0.9, b=0.8, c=0.7),
-        "keyword": listed(tools, "keyword", a=6.0, b=3.0),
+        "semantic": listed(tools, a=0.9, b=0.8, c=0.7),
+        "keyword": listed(tools, a=6.0, b=3.0),
     }
-    first, *_ = Learned()(lists, Query("rollback replicas"), {}, tools)
+    first, *_ = Learned()(tools.pool(lists), Query("rollback replicas"), {}, tools)
     message = {why.stage: why.value for why in first.why}
     one = all_weights()["hybrid"][ANY_MODEL]
     # Features that add nothing are left out: the path has none of the words.
@@ -227,8 +247,8 @@ def test_learned_fusion_records_every_part_of_a_score(tools: Tools) -> None:
 
 
 def test_the_trace_has_the_keyword_score_once(tools: Tools) -> None:
-    lists = {"keyword": listed(tools, "keyword", a=6.0, b=3.0)}
-    first, *_ = Learned()(lists, Query("rollback replicas"), {}, tools)
+    lists = {"keyword": listed(tools, a=6.0, b=3.0)}
+    first, *_ = Learned()(tools.pool(lists), Query("rollback replicas"), {}, tools)
     assert [why.value for why in first.why if why.stage == "keyword"] == [6.0]
 
 
@@ -237,18 +257,20 @@ def test_the_trace_has_the_keyword_score_once(tools: Tools) -> None:
     [("keyword", ("keyword",)), ("keyword", ("keyword", "graph")), ("semantic", ("semantic",))],
 )
 def test_a_single_list_keeps_its_order(tools: Tools, kind: str, lists: tuple[str, ...]) -> None:
-    hits = listed(tools, kind, a=0.5, b=0.8, c=0.7)
+    hits = listed(tools, a=0.5, b=0.8, c=0.7)
     given = {name: hits if name == kind else () for name in lists}
-    found = Learned()(given, Query("rollback replicas"), {}, tools)
+    found = Learned()(tools.pool(given), Query("rollback replicas"), {}, tools)
     assert [hit.chunk.path for hit in found] == ["b.md", "c.md", "a.md"]
 
 
 def test_code_scores_are_probabilities_too(tools: Tools) -> None:
-    lists = {"code": listed(tools, "code", a=8.0, b=2.0)}
-    one, two = Learned()(lists, Query("rollback", mode=Mode.CODE), {}, tools)
+    lists = {"code": listed(tools, a=8.0, b=2.0)}
+    one, two = Learned()(tools.pool(lists), Query("rollback", mode=Mode.CODE), {}, tools)
     assert 1 > one.score > two.score > 0
     assert one.answer_probability == two.answer_probability
-    (doubtful, *_) = Learned()(lists, Query("how do I prune roses", mode=Mode.CODE), {}, tools)
+    (doubtful, *_) = Learned()(
+        tools.pool(lists), Query("how do I prune roses", mode=Mode.CODE), {}, tools
+    )
     assert doubtful.answer_probability is not None
     assert doubtful.answer_probability < 0.3
 
@@ -263,11 +285,11 @@ LISTS: dict[str, dict[str, float]] = {
 def test_any_ranking_keeps_its_order_and_the_total_of_the_probabilities(
     tools: Tools, order: str
 ) -> None:
-    lists = {name: listed(tools, name, **scores) for name, scores in LISTS.items()}
-    best = Learned()(lists, Query("rollback replicas"), {}, tools)
+    lists = {name: listed(tools, **scores) for name, scores in LISTS.items()}
+    best = Learned()(tools.pool(lists), Query("rollback replicas"), {}, tools)
     by_page = {hit.chunk.path[0]: hit for hit in best}
     ranking = tuple(by_page[page].rescored(1 / rank, "test") for rank, page in enumerate(order, 1))
-    found = with_probabilities(ranking, lists, Query("rollback replicas"), tools)
+    found = with_probabilities(ranking, tools.pool(lists), Query("rollback replicas"), tools)
     assert "".join(hit.chunk.path[0] for hit in found) == order
     scores = [hit.score for hit in found]
     assert all(one > two for one, two in pairwise(scores))
@@ -279,12 +301,12 @@ def test_any_ranking_keeps_its_order_and_the_total_of_the_probabilities(
 
 def test_weights_of_the_user_change_the_order_and_not_the_total(tools: Tools) -> None:
     lists = {
-        "semantic": listed(tools, "semantic", a=0.9, b=0.6),
-        "keyword": listed(tools, "keyword", b=6.0),
+        "semantic": listed(tools, a=0.9, b=0.6),
+        "keyword": listed(tools, b=6.0),
     }
     text = "more replicas carry load"
     plain, near, terms = (
-        Learned()(lists, Query(text), factors, tools)
+        Learned()(tools.pool(lists), Query(text), factors, tools)
         for factors in ({}, {"keyword": 0.0}, {"semantic": 0.0})
     )
     assert near[0].chunk.path == "a.md"

@@ -84,7 +84,7 @@ def test_json_and_text_contain_them(lib: marklight.Library) -> None:
     (result,) = answer.to_dict()["results"]
     one = result["linked"][0]
     assert one["path"] in ("back.md", "contract.md", "home.md")
-    assert f"Linked with this result: {one['path']} ({one['title']})" in str(answer)
+    assert f"Linked with this result: {one['ref']} ({one['title']})" in str(answer)
 
 
 def test_nothing_changes_in_ranking_and_scores(lib: marklight.Library) -> None:

@@ -15,7 +15,7 @@ from marklight.model import Batch
 from marklight.ports import Snapshot, Tools
 from marklight.query import Filters, Query
 from marklight.search.operators import Operators
-from marklight.text import query_terms
+from marklight.text.analyzer import query_terms
 from tests.contracts.builders import entry
 from tests.oracle import MemoryEngine
 

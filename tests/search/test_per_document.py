@@ -95,10 +95,18 @@ def with_prose(**scores: float) -> dict[str, float]:
 
 def test_a_passage_with_text_takes_the_score_of_one_with_hardly_any() -> None:
     assert with_prose(a_short=0.9, a_long=0.4) == {"a_long": 0.9, "a_short": 0.4}
-    assert with_prose(a_links=0.9, a_long=0.4) == {"a_long": 0.9, "a_links": 0.4}
+    # The text of a link is text.
+    assert with_prose(a_links=0.9, a_long=0.4) == {"a_links": 0.9, "a_long": 0.4}
     # Unless it is far less likely, or about something else than the query.
     assert with_prose(a_short=0.9, a_long=0.001) == {"a_short": 0.9, "a_long": 0.001}
     assert with_prose(a_long=0.9, a_other=0.4) == {"a_long": 0.9, "a_other": 0.4}
+
+
+def test_the_highest_score_stays_with_a_passage_that_has_more_of_the_query() -> None:
+    short, long = chunk("short", SHORT, "a.md"), chunk("long", LONG, "a.md")
+    for covered, first in ((0.4, "short"), (0.5, "long")):
+        hits = (Hit(short, 0.9, coverage=0.5), Hit(long, 0.4, coverage=covered))
+        assert Prose()(QUERY, hits, TOOLS)[0].chunk.id == first
 
 
 @given(

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from marklight.model import Batch
 from marklight.ports import Tools
 from marklight.query import Mode, Query
-from marklight.search.features import passage_features
 from marklight.search.spelling import Spelling, one_edit
 from tests.contracts.builders import entry
 from tests.oracle import MemoryEngine
+from tests.search.building import features_by_id
 
 PAGES = {
     "net.md": "The Wi-Fi password stands on the router.",
@@ -163,15 +163,18 @@ def test_term_coverage_is_that_of_the_better_spelling(tools: Tools) -> None:
     candidates = tools.snapshot.lexical.search(
         ["password", "stand"], {"body": 1.0}, query.filters, 9
     )
-    lists = {"keyword": tools.hits(candidates, by="keyword")}
-    ids = {hit.chunk.path: hit.chunk.id for hit in lists["keyword"]}
-    features = passage_features(lists, query, tools)
+    lists = {"keyword": candidates}
+    ids = {
+        document.path: id
+        for id, document in tools.snapshot.documents.owners([id for id, _ in candidates]).items()
+    }
+    features = features_by_id(lists, query, tools)
     assert (features[ids["net.md"]].coverage, features[ids["net.md"]].exact_phrase) == (1.0, 1.0)
     assert (features[ids["mail.md"]].coverage, features[ids["mail.md"]].exact_phrase) == (
         0.0,
         0.0,
     )
-    as_typed = passage_features(lists, Query("wifi"), tools)
+    as_typed = features_by_id(lists, Query("wifi"), tools)
     assert as_typed[ids["net.md"]].coverage == 0.0
 
 

@@ -11,7 +11,7 @@ from marklight.library import Library
 from marklight.operations import OPERATIONS
 from marklight.surfaces.cli.search_commands import ask, commits, list_, search
 
-PRINTING = {"format", "as_json", "color", "documents", "folder"}
+PRINTING = {"format", "as_json", "color", "documents", "folder", "full", "oneline"}
 """Options of the output, and of the folder that the library is opened with."""
 
 

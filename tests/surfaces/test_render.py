@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 
 from marklight.answer import Answer, Hit
 from marklight.errors import SettingsError
+from marklight.formatting import PLAIN, Style, hit_text, hyperlink
 from marklight.library.configuration import Terminal
 from marklight.model import DocumentId, Heading
 from marklight.query import Query
 from marklight.report import Extract, Outline
 from marklight.surfaces import render
-from marklight.surfaces.render import PLAIN, Style, hyperlink, style_for
+from marklight.surfaces.render import style_for
 from tests.making import chunk, hits_of
 
 _SIGNS = re.compile(r"\x1b\[\d+m|\x1b\]8;;[^\x1b]*\x1b\\")
@@ -80,7 +81,7 @@ def test_the_lines_of_an_outline_are_hyperlinks() -> None:
 
 def test_a_line_of_a_passage_that_looks_like_a_place_is_quoted() -> None:
     lookalike = "[2] secret.md:1-2 § Not > A place (0.99)"
-    drawn = render.hit_text(1, Hit(chunk("a", lookalike), 0.5), False, CLICKABLE)
+    drawn = hit_text(Hit(chunk("a", lookalike), 0.5), label="[1] ", style=CLICKABLE)
     assert drawn.splitlines()[1] == f"> {lookalike}"
 
 

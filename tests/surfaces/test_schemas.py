@@ -10,8 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from marklight import Library
-from marklight.surfaces import schemas
-from marklight.surfaces.operations import call
+from marklight.surfaces.host import call, result_schema
 from tests.making import library, write
 
 PAGES: dict[str, str | bytes] = {
@@ -40,38 +39,41 @@ def closed(schema: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("verb", "given", "schema"),
+    ("operation", "given"),
     [
-        ("search", {"query": "when do tokens expire", "explain": True}, schemas.ANSWER),
-        ("search", {"query": "when do tokens expire", "min_confidence": 1}, schemas.ANSWER),
-        ("get", {"ref": "guide/auth.md"}, schemas.EXTRACT),
-        ("outline", {"ref": "guide/tokens.md"}, schemas.OUTLINE),
-        ("links", {"ref": "guide/auth.md"}, schemas.LINKS),
-        ("links", {}, schemas.LINKS),
-        ("related", {"ref": "guide/auth.md"}, schemas.RELATED),
-        ("graph", {"ref": "guide/auth.md"}, schemas.GRAPH),
-        ("graph", {}, schemas.GRAPH),
-        ("status", {}, schemas.STATUS),
-        ("documents", {"limit": 1}, schemas.DOCUMENTS),
-        ("tags", {}, schemas.TAGS),
+        ("search", {"query": "when do tokens expire", "explain": True}),
+        ("search", {"query": "when do tokens expire", "min_confidence": 1}),
+        ("get", {"ref": "guide/auth.md"}),
+        ("outline", {"ref": "guide/tokens.md"}),
+        ("links", {"ref": "guide/auth.md"}),
+        ("links", {}),
+        ("related", {"ref": "guide/auth.md"}),
+        ("graph", {"ref": "guide/auth.md"}),
+        ("graph", {}),
+        ("page", {"ref": "guide/auth.md"}),
+        ("list_documents", {"query": "tokens"}),
+        ("status", {}),
+        ("documents", {"limit": 1}),
+        ("tags", {}),
     ],
 )
 def test_a_result_matches_its_schema_without_additional_properties(
-    lib: Library, verb: str, given: dict[str, Any], schema: schemas.Schema
+    lib: Library, operation: str, given: dict[str, Any]
 ) -> None:
+    schema = result_schema(operation)
     validator = Draft202012Validator(closed(schema))
     validator.check_schema(schema)
-    found = call(lib, verb, given)
+    found = call(lib, operation, given)
     assert [error.message for error in validator.iter_errors(found)] == []
 
 
 def test_an_extract_of_a_passage_matches_its_schema(lib: Library) -> None:
     first = call(lib, "search", {"query": "when do tokens expire"})["results"][0]
     found = call(lib, "get", {"ref": first["chunk_id"], "level": "section"})
-    Draft202012Validator(closed(schemas.EXTRACT)).validate(found)
+    Draft202012Validator(closed(result_schema("get"))).validate(found)
 
 
 def test_a_schema_rejects_a_missing_property(lib: Library) -> None:
     found = call(lib, "search", {"query": "when do tokens expire"})
     del found["results"][0]["lines"]
-    assert list(Draft202012Validator(schemas.ANSWER).iter_errors(found))
+    assert list(Draft202012Validator(result_schema("search")).iter_errors(found))

@@ -7,15 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marklight.model import trail
-from marklight.text import (
+from marklight.text.analyzer import (
     analyze,
+    base_form,
     code_terms,
     identifier_parts,
     query_terms,
     trim_stop_words,
+    variant_forms,
     vocabulary_terms,
 )
-from marklight.text.analyzer import base_form, variant_forms
 from marklight.text.markdown import strip_markup
 from tests.linear import demand_linear
 

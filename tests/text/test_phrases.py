@@ -6,8 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marklight.text import analyze, contains_sequence, has_words, matches_phrases, phrase_terms
-from marklight.text.analyzer import fold, has_cjk, strip_marks, tokenize
+from marklight.text.analyzer import (
+    analyze,
+    contains_sequence,
+    fold,
+    has_cjk,
+    has_words,
+    matches_phrases,
+    phrase_terms,
+    strip_marks,
+    tokenize,
+)
 
 
 def matches(phrase: str, *texts: str) -> bool:

@@ -75,3 +75,12 @@ def test_a_passage_that_only_embeds_has_no_text_of_its_own() -> None:
 def test_costly_text_takes_linear_time() -> None:
     for piece in ("**a ", "`", "[[", "| ", "<a ", "\\", "{{<", "> ", "![[", "_a*", "[a][", ":-"):
         assert readable(piece * 20_000)
+
+
+def test_links_that_a_passage_cuts_in_two_leave_no_markup() -> None:
+    assert (
+        readable("breakthrough](https://example.org/a) of the year.") == "breakthrough of the year."
+    )
+    assert readable("See the [first part](https://exam") == "See the first part"
+    assert readable("It is [good at\nall](https://example.org). Yes.") == "It is good at all. Yes."
+    assert readable("```\na[1\n](x)\n```") == "a[1\n](x)"

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import tantivy
 
-from marklight.engines.embedded import checksums
+from marklight.engines.embedded import stored_rows
 from marklight.engines.embedded.lexical_index import schema
 from marklight.engines.embedded.lexical_writer import stored_passages
 from marklight.engines.embedded.session import SqliteSession
+from marklight.engines.embedded.stored_rows import pack, unpack
 
 PAGE = 4096
 STATE_PAGE = 2
@@ -54,22 +55,23 @@ def change_text(store: Path, change: Callable[[str], str]) -> None:
     connection = sqlite3.connect(store, isolation_level=None)
     (id,) = connection.execute("SELECT library FROM state").fetchone()
     key = id.encode()
-    names = [name.strip().removeprefix("c.") for name in checksums._PASSAGE_COLUMNS.split(",")]
-    at = names.index("text")
-    for row, text_digest, recipe, *columns in connection.execute(
-        f"SELECT c.row, d.digest, d.recipe, {checksums._PASSAGE_COLUMNS} FROM chunks c JOIN documents d ON d.row = c.document"
-    ).fetchall():
+    names = [name.strip().removeprefix("c.") for name in stored_rows._PASSAGE_COLUMNS.split(",")]
+    at = names.index("PASSAGE_TEXT")
+    session = SqliteSession(store, connection)
+    session.key = key
+    for row, text_digest, recipe, *columns in session.all(
+        f"SELECT c.row, d.digest, d.recipe, {stored_rows._PASSAGE_COLUMNS} FROM chunks c JOIN documents d ON d.row = c.document"
+    ):
         columns[at] = change(columns[at])
-        total = checksums.passage_checksum(key, text_digest, recipe, columns)
+        total = stored_rows.passage_checksum(key, text_digest, recipe, columns)
         connection.execute(
             "UPDATE chunks SET text = ?, checksum = ? WHERE row = ?", [columns[at], total, row]
         )
     for row, text in connection.execute("SELECT document, text FROM contents").fetchall():
-        connection.execute("UPDATE contents SET text = ? WHERE document = ?", [change(text), row])
+        packed = pack(change(unpack(text)))
+        connection.execute("UPDATE contents SET text = ? WHERE document = ?", [packed, row])
     rows = [row for (row,) in connection.execute("SELECT row FROM documents")]
-    session = SqliteSession(store, connection)
-    session.key = key
-    checksums.store_checksums(session, rows)
+    stored_rows.store_checksums(session, rows)
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.close()
 
@@ -138,7 +140,9 @@ def _page(head: bytes, cells: list[bytes]) -> bytes:
 def exchanged_words(store: Path, folder: Path) -> None:
     """Build a lexical index with the right rows, in which two passages have each other's words."""
     connection = sqlite3.connect(store, isolation_level=None)
-    one, two = connection.execute("SELECT row, title, headings, text, code FROM chunks").fetchall()
+    one, two = SqliteSession(store, connection).all(
+        "SELECT c.row, c.title, c.headings, PASSAGE_TEXT, c.code FROM chunks c"
+    )
     for this, other in ((one, two), (two, one)):
         connection.execute(
             "UPDATE chunks SET title = ?, headings = ?, text = ?, code = ? WHERE row = ?",

@@ -23,7 +23,7 @@ INSIDE = (
     "library.db-journal",
     "lock",
     "lock-journal",
-    "refresh.json",
+    "scan.record",
     ".gitignore",
     "history",
     "vectors",

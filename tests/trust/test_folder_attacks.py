@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from marklight.ingest import path_filter
-from marklight.library.doctor import examine
+from marklight.library.maintenance import examine
 from tests.making import library, write
 from tests.trust.forged_files import (
     STATE_PAGE,
@@ -112,9 +112,7 @@ def test_doctor_compares_the_lexical_index_with_the_text(
     assert [each["path"] for each in found] == ["zebra.md"]
 
 
-@pytest.mark.parametrize(
-    "name", ["refresh.json", "lexical/*/meta.json", "lexical/*/marklight.json"]
-)
+@pytest.mark.parametrize("name", ["scan.record", "lexical/*/meta.json", "lexical/*/marklight.json"])
 def test_deeply_nested_json_in_an_index_does_not_crash(own: Path, name: str) -> None:
     place_in(own / ".marklight", name).write_text("[" * 60_000)
     assert [each["path"] for each in _search(own, "copper")] == ["copper.md"]

@@ -15,8 +15,8 @@ import pytest
 
 import marklight
 from marklight.errors import NotFound, StoreError, UsageError
-from marklight.text import digest
-from marklight.text.markdown import embedding_text
+from marklight.model import digest
+from marklight.text.markdown import embedding_digest
 from tests.making import library
 from tests.trust.archives import DOCUMENTS, KEYS, ROWS, Members, forged, refuse
 
@@ -185,8 +185,8 @@ def test_a_document_with_random_values_is_refused_or_usable(
         with suppress(Exception):  # right digests, as an attacker would write them
             document["digest"] = digest(document["text"])
             for each in document["passages"]:
-                text = embedding_text(each["title"], tuple(each["headings"]), each["text"])
-                each["digest"] = digest(text)
+                headings = tuple(each["headings"])
+                each["digest"] = embedding_digest(each["title"], headings, each["text"])
         data = b"\n".join(json.dumps(line).encode() for line in lines)
         kept = {
             name: members[name] for name in members if not name.startswith(("vectors", "terms"))
@@ -236,7 +236,7 @@ def test_invalid_vectors_are_refused(
         ({ROWS: members[ROWS][:-1]}, "64 numbers each"),
         ({ROWS: members[ROWS] + bytes(4)}, "64 numbers each"),
         ({KEYS: json.dumps([*keys[:-1], keys[0]]).encode()}, "repeated or out of order"),
-        ({KEYS: json.dumps([*keys[:-1], "f" * 32]).encode()}, "belongs to no passage"),
+        ({KEYS: json.dumps([*keys[:-1], "f" * 16]).encode()}, "belongs to no passage"),
         ({KEYS: json.dumps([*keys[:-1], "z"]).encode()}, "invalid key"),
         ({KEYS: json.dumps([*keys[:-1], None]).encode()}, "has missing or invalid fields"),
         ({KEYS: b"[]"}, "64 numbers each"),

@@ -11,8 +11,7 @@ import pytest
 
 import marklight
 from marklight.errors import StoreError, UsageError
-from marklight.library.cleaning import library_data
-from marklight.library.doctor import examine
+from marklight.library.maintenance import examine, library_data
 from tests.making import index_of, library, write
 from tests.trust.hostile_folder import (
     INSIDE,
@@ -177,7 +176,7 @@ def test_a_symbolic_link_in_our_index_is_not_followed(
 
 
 def test_a_fifo_in_our_index_does_not_hang(own: Path) -> None:
-    for place in ("library.db-wal", "lock", "refresh.json", "lexical/*/marklight.json"):
+    for place in ("library.db-wal", "lock", "scan.record", "lexical/*/marklight.json"):
         path = place_in(own / ".marklight", place)
         path.unlink(missing_ok=True)
         os.mkfifo(path)

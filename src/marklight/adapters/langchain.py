@@ -11,7 +11,9 @@ from marklight.library import Library
 with needs_extra("langchain"):
     from langchain_core.callbacks import CallbackManagerForRetrieverRun
     from langchain_core.documents import Document
+    from langchain_core.prompts import PromptTemplate
     from langchain_core.retrievers import BaseRetriever
+    from langchain_core.tools import BaseTool, create_retriever_tool
     from pydantic import ConfigDict, Field
 
 
@@ -37,3 +39,10 @@ class MarklightRetriever(BaseRetriever):
             Document(page_content=text, metadata=metadata, id=metadata["chunk_id"])
             for text, metadata in citations(answer)
         ]
+
+    def tool(
+        self, name: str = "search_documents", description: str = "Search the user's documents."
+    ) -> BaseTool:
+        """Return a tool for agents, whose text has the source of each passage above it."""
+        cited = PromptTemplate.from_template("[{source}]\n{page_content}")
+        return create_retriever_tool(self, name, description, document_prompt=cited)

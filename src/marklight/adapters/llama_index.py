@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from marklight.adapters import citations, needs_extra
@@ -39,3 +40,6 @@ class MarklightRetriever(BaseRetriever):
             )
             for text, metadata in citations(answer)
         ]
+
+    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return await asyncio.to_thread(self._retrieve, query_bundle)

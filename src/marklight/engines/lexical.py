@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
+from itertools import chain
 from typing import NamedTuple
 
-from marklight.model import Chunk, Document
+from marklight.model import Chunk, Document, digest
 from marklight.ports import BOILERPLATE, FIELD_BOOSTS, ScoredChunk, TermCoverage
-from marklight.text import (
+from marklight.query import Filters
+from marklight.text.analyzer import (
     ENGLISH,
     MAX_QUERY_TERMS,
     STEMMERS,
     analyze,
     code_terms,
-    digest,
     identifier_parts,
     query_analyses,
 )
@@ -40,8 +42,7 @@ SHARED = ("keywords", "description", "tags", "aliases", "author")
 """The fields that all passages of a document share."""
 
 PHRASE_FIELDS = ("body", "title", "headings", BOILERPLATE)
-"""The fields that contain the terms of `phrase_texts`."""
-
+"""The fields in one of which a phrase occurs: the text, the title, or a heading."""
 
 K1, B = 1.2, 0.75
 """Parameters of BM25, as in tantivy."""
@@ -80,9 +81,9 @@ def field_terms(text: str, language: str) -> list[str]:
     """
     if language in ("", ENGLISH):
         return analyze(text, language)
-    own, *english = query_analyses(text, (language, ENGLISH))
-    known = set(own)
-    return own + [term for terms in english for term in terms if term not in known]
+    terms_by_language, *english = query_analyses(text, (language, ENGLISH))
+    distinct = set(terms_by_language)
+    return terms_by_language + [term for terms in english for term in terms if term not in distinct]
 
 
 def passage_terms(shared: DocumentTerms, chunk: Chunk) -> Mapping[str, Sequence[str]]:
@@ -94,20 +95,21 @@ def passage_terms(shared: DocumentTerms, chunk: Chunk) -> Mapping[str, Sequence[
     full = field_terms(chunk.text, language) if chunk.boilerplate else []
     if chunk.is_boilerplate:
         return {**dict.fromkeys(FIELDS, ()), BOILERPLATE: full + field_terms(headings, language)}
-    own = {"title": chunk.title, "headings": headings, "body": chunk.own_text}
-    terms_of = {field: field_terms(text, language) for field, text in own.items()}
-    fields = {**shared.fields, **terms_of}
-    whole: list[str] = []
-    for field, terms in fields.items():
-        times = TITLE_TIMES if field == "title" else 1
-        whole += (terms + identifier_parts(own.get(field, ""))) * times
+    title, title_parts = _short_terms(chunk.title, language)
+    heading, heading_parts = _short_terms(headings, language)
+    text = chunk.own_text
+    body = field_terms(text, language)
+    whole = [*chain.from_iterable(shared.fields.values()), *(title + title_parts) * TITLE_TIMES]
+    whole += heading + heading_parts + body + identifier_parts(text)
     code = code_terms(chunk.code) if chunk.code else []
-    return {**fields, WHOLE: whole, CODE: code, BOILERPLATE: full}
+    own_fields = {"title": title, "headings": heading, "body": body}
+    return {**shared.fields, **own_fields, WHOLE: whole, CODE: code, BOILERPLATE: full}
 
 
-def phrase_texts(chunk: Chunk) -> tuple[str, ...]:
-    """Return the texts in which a phrase may occur; it never spans two of them."""
-    return (chunk.text, chunk.title, *chunk.headings, *chunk.merged)
+@lru_cache(maxsize=256)
+def _short_terms(text: str, language: str) -> tuple[list[str], list[str]]:
+    """Return the terms of a title or of headings, which several passages share, and of the parts of identifiers."""
+    return field_terms(text, language), identifier_parts(text)
 
 
 _SAMPLE = (
@@ -155,9 +157,30 @@ def coverage(
     )
 
 
-class LastSearch(NamedTuple):
-    """The last search: several retrievers of one query repeat it, some with a lower limit."""
+class RepeatableSearch(ABC):
+    """Keyword search that keeps its last results: several retrievers of one query repeat it, some with a lower limit."""
 
-    key: tuple[object, ...]
-    limit: int
-    results: list[ScoredChunk]
+    def __init__(self) -> None:
+        self._last: tuple[tuple[object, ...], int, list[ScoredChunk]] = (), 0, []
+
+    def search(
+        self, terms: Sequence[str], boosts: Mapping[str, float], filters: Filters, limit: int
+    ) -> list[ScoredChunk]:
+        used = {field: boost for field, boost in boosts.items() if boost > 0}
+        if not terms or not used or limit <= 0:
+            return []
+        key = (*terms, *used.items(), filters)
+        last_key, last_limit, results = self._last  # another thread may replace it meanwhile
+        if last_key != key or last_limit < limit:
+            results = self.find(terms, used, filters, limit)
+            self._last = key, limit, results
+        return results[:limit]
+
+    def search_code(self, terms: Sequence[str], filters: Filters, limit: int) -> list[ScoredChunk]:
+        return self.search(terms, {CODE: 1.0}, filters, limit)
+
+    @abstractmethod
+    def find(
+        self, terms: Sequence[str], boosts: Mapping[str, float], filters: Filters, limit: int
+    ) -> list[ScoredChunk]:
+        """Return the results of a search for some terms with positive boosts."""

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 from marklight.errors import UsageError
 from marklight.model import Document, FileState, bounded_key, digest, normalize_key
 from marklight.query import Filters, PathPattern
-from marklight.text import fold
+from marklight.text.analyzer import fold
+from marklight.text.markdown import find_tasks
 
 MetadataPair = tuple[str, str]
 """Key and value in lower case."""
@@ -25,6 +26,8 @@ MAX_VALUE, VALUE_START = 400, 300
 
 FILES, AUTHOR = "files", "author"
 """Keys of the files that a commit changed and of a document's author."""
+TASK = "task"
+"""Key of `open` and `done`, for documents with such items of task lists."""
 LANGUAGE = "language"
 """Key of the language of a document: that of its frontmatter, else the one that was detected."""
 
@@ -49,6 +52,7 @@ def metadata_pairs(document: Document) -> set[MetadataPair]:
     for name in filter(None, (document.author, *_authors(document.metadata))):
         # The filter `author` ignores accents; an exact comparison does not.
         pairs.update([(AUTHOR, _plain(name)), (AUTHOR, _plain(fold(name)))])
+    pairs.update((TASK, task.state) for task in find_tasks(document.text))
     pairs.update((DATE, date) for date in written_dates(document))
     for tag in document.tags:
         steps = _tag(tag).split("/")
@@ -71,7 +75,7 @@ def written_dates(document: Document) -> set[str]:
     """Return the days and months in the frontmatter, the path and the title of a document, and its own date."""
     from marklight.text.dates import find_dates, parse_written_date
 
-    dates = {found.iso for text in (document.id.path, document.title) for found in find_dates(text)}
+    dates = {day.iso for text in (document.id.path, document.title) for day in find_dates(text)}
     for _, value in _flatten("", document.metadata):
         # Digits alone are a number as often as a date.
         if not value.isdecimal() and (date := parse_written_date(value)):
@@ -134,11 +138,6 @@ def matching_languages(filters: Filters) -> list[str]:
 def required_pairs(filters: Filters) -> list[MetadataPair]:
     """Return the pairs of `where`, all of which a document must have."""
     return [(normalize_key(key), _plain(value)) for key, value in filters.where]
-
-
-def file_and_author_filters(filters: Filters) -> tuple[list[str], list[str]]:
-    """Return globs of changed files in lower case, and substrings of authors without accents, as pairs are."""
-    return [each.lower() for each in filters.files], [fold(each) for each in filters.authors]
 
 
 def timestamp(date: str | None, mtime_ns: int) -> str:
@@ -227,9 +226,7 @@ MIN_NS, MAX_NS = -(2**63), 2**63 - 1
 def clamp_times(file: FileState) -> FileState:
     """Clamp file times to 64 bits: one odd file must not stop a commit."""
     return FileState(
-        file.size,
-        min(max(file.mtime_ns, MIN_NS), MAX_NS),
-        min(max(file.ctime_ns, MIN_NS), MAX_NS),
+        file.size, min(max(file.mtime_ns, MIN_NS), MAX_NS), min(max(file.ctime_ns, MIN_NS), MAX_NS)
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
@@ -59,11 +59,6 @@ def evaluate(
         def run(which: Collection, phase: str) -> Run:
             return run_queries(which, dataset, places, off_topic_texts, mode, progress, phase)
 
-        def run_changed(change: Change) -> Run:
-            return run(
-                collection.with_settings([change.assignment]), f"Running queries {change.name}"
-            )
-
         library = collection.library
         other: Collection | None = None
         if compared and all(setting.lstrip().startswith("search.") for setting in compared):
@@ -77,8 +72,10 @@ def evaluate(
             second = run(other, "Running queries with the change")
             comparison = compare(" ".join(compared), tuple(compared), baseline, second)
         ablation: list[Comparison] = []
-        if with_ablation:
-            ablation = ablate(baseline, library.pipeline, library.settings, mode, run_changed)
+        for change in changes(library.pipeline, library.settings, mode) if with_ablation else ():
+            changed = collection.with_settings([change.assignment])
+            without = run(changed, f"Running queries {change.name}")
+            ablation.append(compare(change.name, (change.assignment,), baseline, without))
         status = library.status()
         return Evaluation(
             dataset=dataset.name,
@@ -111,20 +108,6 @@ def changes(baseline: Pipeline, settings: Settings, mode: str) -> Iterator[Chang
         for fusion in map(stage_name, pipeline.FUSE):
             if fusion != settings["search.fuse"]:
                 yield Change(f"fuse by {fusion}", f"search.fuse={fusion}")
-
-
-def ablate(
-    baseline: Run,
-    stages: Pipeline,
-    settings: Settings,
-    mode: str,
-    run_changed: Callable[[Change], Run],
-) -> list[Comparison]:
-    """Compare every change of the pipeline with the baseline (ablation study)."""
-    return [
-        compare(change.name, (change.assignment,), baseline, run_changed(change))
-        for change in changes(stages, settings, mode)
-    ]
 
 
 def _off_topic(dataset: Dataset, other: Path | None) -> Sequence[str]:

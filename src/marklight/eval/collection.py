@@ -8,22 +8,23 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from marklight.answer import Hit
 from marklight.errors import MarklightError, StoreError, UsageError
 from marklight.eval.dataset import Dataset, JudgedQuery, Judgement, Text
+from marklight.lazy import dataclass
 from marklight.library import DEFAULT_COLLECTION, Library
 from marklight.library.configuration import compose_pipeline, read_settings
-from marklight.models.store import cache_folder
+from marklight.model import digest
 from marklight.place import PROJECT_FILE
 from marklight.ports import Progress, no_progress
+from marklight.private_files import cache_folder, lock_file
 from marklight.settings import Settings
-from marklight.text import digest
 
 MODES_WITHOUT_VECTORS = ("keyword", "code")
 """Modes for which nothing is embedded."""
@@ -89,16 +90,16 @@ def open_collection(
     ids = {file_name(index): text.id for index, text in enumerate(dataset.texts)}
     folder, home = _folders(dataset)
     given: dict[str, Any] = {"collections": {DEFAULT_COLLECTION: str(folder)}}
-    own = tuple(assignments)
+    all_assignments = tuple(assignments)
     if mode in MODES_WITHOUT_VECTORS:
-        own = (*assignments, "model.name=none")
-    settings = read_settings(folder, own, given)
+        all_assignments = (*assignments, "model.name=none")
+    settings = read_settings(folder, all_assignments, given)
     given["engine"] = f"file:{home / f'index-{_index_key(settings)}'}"
-    with Library(folder, given, own) as library:
+    with Library(folder, given, all_assignments) as library:
         report = library.index(progress=progress)
         if not report.index.documents:
             raise UsageError(f"There are no documents in {folder}", "Expected Markdown or text")
-        yield Collection(library, ids, given, own, tuple(report.notices))
+        yield Collection(library, ids, given, all_assignments, tuple(report.notices))
 
 
 def resolve_answers(collection: Collection, dataset: Dataset) -> list[dict[str, Place]]:
@@ -209,10 +210,8 @@ def _is_complete(texts: Sequence[Text], folder: Path) -> bool:
 
 def _write(texts: Sequence[Text], folder: Path) -> None:
     """Write all documents atomically: into a temporary folder that is then renamed."""
-    from filelock import FileLock
-
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{folder}.lock", timeout=LOCK_SECONDS):
+    with closing(lock_file(folder.parent.resolve() / f"{folder.name}.lock", LOCK_SECONDS)):
         if _is_complete(texts, folder):  # another process was faster
             return
         shutil.rmtree(folder, ignore_errors=True)

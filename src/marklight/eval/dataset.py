@@ -9,7 +9,7 @@ import json
 import random
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -20,6 +20,7 @@ from msgspec import Meta, Struct
 
 from marklight import toml_values
 from marklight.errors import UsageError
+from marklight.lazy import dataclass
 
 SEED = 4
 """Seed of samples and significance tests, fixed so that they can be repeated; any number will do."""

@@ -7,11 +7,11 @@ are those of trec_eval; a test compares them. Higher is better except for errors
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from math import log2
 
 from marklight.eval.dataset import SEED
+from marklight.lazy import dataclass
 
 Ranking = Sequence[str]
 Grades = Mapping[str, int]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from marklight.eval import metrics
 from marklight.eval.run import TOP, Comparison, Outcome, Run
 from marklight.formatting import one_line
+from marklight.lazy import dataclass
 from marklight.settings import Settings
 
 LABELS = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from statistics import fmean
 
 from marklight.answer import Answer, Hit, Hits, cut_passages
@@ -11,6 +11,7 @@ from marklight.errors import UsageError
 from marklight.eval import metrics
 from marklight.eval.collection import Collection, Place
 from marklight.eval.dataset import Dataset, JudgedQuery
+from marklight.lazy import dataclass
 from marklight.operations import ModeName
 from marklight.ports import Progress, no_progress
 from marklight.query import Query

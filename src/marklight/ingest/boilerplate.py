@@ -13,6 +13,7 @@ from array import array
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import cached_property
 from hashlib import blake2b
 from itertools import pairwise
 from typing import NamedTuple
@@ -26,6 +27,7 @@ from marklight.text.markdown import without_comments
 _WORD = re.compile(r"\w")
 _OWN_BLOCK = re.compile(r"[ \t]*(?:[-*+][ \t]|\d{1,9}[.)][ \t]|\||#{1,6}(?:[ \t]|$))")
 """A line that begins a block of its own: list item, table row or heading."""
+_BEGINS_OWN_BLOCK = frozenset("-*+|#0123456789")
 _LINK_TARGET = re.compile(r"\]\([^()\n]{0,2000}\)")
 _TAG = re.compile(r"<[^<>\n]{1,2000}>")
 _TITLE_LINE = re.compile(r"^(?:#|[Tt]itle:)[ \t]+(.*)$", re.MULTILINE)
@@ -60,10 +62,10 @@ def text_blocks(text: str, first: int, collection: str) -> list[TextBlock]:
                 fence, is_open = "", False
         elif not bare:
             is_open = False
-        elif bare.startswith(_FENCES):
+        elif bare[0] in "`~" and bare.startswith(_FENCES):
             fence = bare[: len(bare) - len(bare.lstrip(bare[0]))]
             starts.append(offset)
-        elif not is_open or _OWN_BLOCK.match(line):
+        elif not is_open or (bare[0] in _BEGINS_OWN_BLOCK and _OWN_BLOCK.match(line)):
             starts.append(offset)
             is_open = bare[0] != "#"
         offset += len(line) + 1
@@ -111,35 +113,26 @@ def boilerplate_spans(
     return spans[::-1]
 
 
-class SharedBlocks(NamedTuple):
-    """Blocks that are boilerplate after a commit, and the documents beyond it that must be chunked again."""
-
-    shared: frozenset[int]
-    ceased: frozenset[int]
-    """Blocks that were boilerplate before."""
-    outdated: list[DocumentId]
-
-
 def find_shared(
     snapshot: Snapshot,
-    documents: Iterable[tuple[Document, ParsedText]],
+    documents: Iterable[tuple[Document, Collection[int]]],
     removed: Iterable[DocumentId],
     minimum: int,
-    forecast: Forecast | None = None,
-) -> SharedBlocks:
-    """Return the boilerplate of documents that a commit inserts, and the documents in which a block starts or ceases to be one.
+    forecast: Forecast | None,
+) -> tuple[frozenset[int], frozenset[int], list[DocumentId]]:
+    """Return the boilerplate of documents that a commit inserts, what ceases to be, and other documents in which any changes.
 
+    `documents` are those with the digests of their blocks.
     Reads a bounded number of rows for each block, however many documents have it. A forecast of what the rest of a run
     inserts counts as well; at the end of the run, without documents, the blocks that it was used for are counted.
     """
     inserted: dict[int, set[int]] = defaultdict(set)
     replaced = set(removed)
-    for document, parsed in documents:
+    for document, digests in documents:
         replaced.add(document.id)
         origin = document.origin
-        for block in parsed.text_blocks:
-            if block.digest:
-                inserted[block.digest].add(origin)
+        for digest in digests:
+            inserted[digest].add(origin)
     before = snapshot.blocks.digests_of(replaced)
     ended = forecast is not None and not inserted
     if forecast and ended:
@@ -162,7 +155,7 @@ def find_shared(
         shared |= forecast.of(key for key in touched if key not in shared)
     changed = {key for key, block in stored.items() if block.boilerplate != (key in shared)}
     outdated = [id for id in snapshot.blocks.documents_with(changed) if id not in replaced]
-    return SharedBlocks(frozenset(shared), frozenset(changed - shared), outdated)
+    return frozenset(shared), frozenset(changed - shared), outdated
 
 
 def block_text(text: str, collection: str, digest: int) -> str:
@@ -172,6 +165,17 @@ def block_text(text: str, collection: str, digest: int) -> str:
         if block.digest == digest:
             return " ".join(masked[block.start : block.end].split())[:MAX_SHOWN_CHARS]
     return ""
+
+
+class Estimate(NamedTuple):
+    """Blocks that are probably boilerplate, by the last bits of their digests."""
+
+    slots: frozenset[int]
+    mask: int
+
+    def of(self, digests: Iterable[int]) -> set[int]:
+        """Return those blocks that are probably boilerplate."""
+        return {key for key in digests if key & self.mask in self.slots}
 
 
 class Forecast:
@@ -184,6 +188,7 @@ class Forecast:
 
     def __init__(self, minimum: int, total_bytes: int, of_all: bool) -> None:
         size = 1 << min(24, max(16, (total_bytes // 4).bit_length()))
+        self.total_bytes = total_bytes
         self._minimum = min(minimum, 255)
         self._mask = size - 1
         self._counts = bytearray(size)
@@ -193,10 +198,8 @@ class Forecast:
         self.used: set[int] = set()
         """Blocks that were taken for boilerplate by the estimate."""
 
-    def add(self, id: DocumentId, text: str, parser: str | None) -> None:
-        """Count the blocks of a file; successive files with the same name and title count once."""
-        if parser == "markdown":
-            text, _ = without_comments(text, body_offset(text))
+    def add(self, id: DocumentId, text: str) -> None:
+        """Count the blocks of a file, with comments; successive files with the same name and title count once."""
         title = _TITLE_LINE.search(text, 0, _TITLE_WITHIN)
         key = f"{title[1] if title else ''}\0{id.path.rpartition('/')[2]}"
         origin = crc32(key.encode("utf-8", "surrogatepass")) & 0xFFFF
@@ -217,21 +220,23 @@ class Forecast:
 
     def of(self, digests: Iterable[int]) -> set[int]:
         """Return those blocks that are probably boilerplate at the end of the run."""
-        counts, mask = self._counts, self._mask
-        likely = {key for key in digests if counts[key & mask] >= self._minimum}
+        likely = self.estimate.of(digests)
         self.used |= likely
         return likely
+
+    @cached_property
+    def estimate(self) -> Estimate:
+        """Return what is probably boilerplate, once all files are counted."""
+        del self._last
+        frequent = re.compile(b"[%b-\xff]" % re.escape(bytes([self._minimum])), re.DOTALL)
+        slots = frozenset(match.start() for match in frequent.finditer(self._counts))
+        return Estimate(slots, self._mask)
 
 
 def body_offset(text: str) -> int:
     """Return the offset after the frontmatter."""
     end = text.find("\n---", 3) if text.startswith("---") else -1
     return max(0, text.find("\n", end + 4)) if end >= 0 else 0
-
-
-def block_digests(parsed: ParsedText, shared: Collection[int]) -> dict[int, bool]:
-    """Return the digests of a document's blocks, each with true if it is boilerplate."""
-    return {block.digest: block.digest in shared for block in parsed.text_blocks if block.digest}
 
 
 class PassageTexts:

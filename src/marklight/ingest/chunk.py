@@ -9,17 +9,17 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import pairwise
 from typing import NamedTuple
 
-from marklight.ingest.boilerplate import PassageTexts, block_digests
+from marklight.ingest.boilerplate import PassageTexts
 from marklight.ingest.parse import ParsedText, Title
 from marklight.ingest.recipe import Chunker
-from marklight.model import Chunk, Document, Entry, Kind, Section, without_spans
-from marklight.text import digest
+from marklight.lazy import dataclass
+from marklight.model import Chunk, Document, Entry, Kind, Section, digest, without_spans
 from marklight.text.lines import sentence_ends
-from marklight.text.markdown import chunk_embedding_text, embedding_text
+from marklight.text.markdown import embedding_digest
 
 _HAS_CONTENT = re.compile(r"[^\s\-*_=#|:.+<>/]")
 """A text of nothing but horizontal rules and dividers is no passage."""
@@ -142,16 +142,14 @@ def _section(parsed: ParsedText, node: HeadingNode, sizes: Chunker) -> Iterator[
         yield _draft(parsed, node, node.path, node.whole, sizes)
     small: list[HeadingNode] = []
     for below in node.below:
-        if sizes.skips(below.title):
-            yield from _merge_small(parsed, node, small, sizes)
-            small = []
-            continue
-        if not below.below and _length([below]) < sizes.min_chars:
+        skipped = sizes.skips(below.title)
+        if not (skipped or below.below) and _length([below]) < sizes.min_chars:
             small.append(below)
             continue
         yield from _merge_small(parsed, node, small, sizes)
         small = []
-        yield from _section(parsed, below, sizes)
+        if not skipped:
+            yield from _section(parsed, below, sizes)
     yield from _merge_small(parsed, node, small, sizes)
 
 
@@ -226,18 +224,17 @@ def _entry(
     passages = PassageTexts(parsed, shared if sizes.boilerplate else ())
     for group in groups:
         _add_parent(document, passages, group, chunks, sections)
-    return Entry(
-        document,
-        tuple(_with_one_findable(chunks)),
-        tuple(sections),
-        block_digests(parsed, shared) if sizes.boilerplate else {},
-    )
+    blocks = parsed.text_blocks if sizes.boilerplate else ()
+    digests = {block.digest: block.digest in shared for block in blocks if block.digest}
+    return Entry(document, tuple(_with_one_findable(chunks)), tuple(sections), digests)
 
 
 def _with_one_findable(chunks: list[Chunk]) -> list[Chunk]:
     """Give the first passage of a document without text of its own a digest, so that its title is found."""
     if chunks and all(passage.is_boilerplate for passage in chunks):
-        chunks[0] = replace(chunks[0], digest=digest(chunk_embedding_text(chunks[0])))
+        first = chunks[0]
+        own_digest = embedding_digest(first.title, first.headings, first.own_text)
+        chunks[0] = replace(first, digest=own_digest)
     return chunks
 
 
@@ -286,9 +283,7 @@ def _add_parent(
                 kind=kind,
                 text=text,
                 parent=parent,
-                digest=""
-                if hidden
-                else digest(embedding_text(document.title, draft.headings, own_text)),
+                digest="" if hidden else embedding_digest(document.title, draft.headings, own_text),
                 merged=passages.own_headings(draft.merged),
                 code=code,
                 languages=languages,
@@ -311,17 +306,17 @@ def lines_of(starts: Sequence[int], start: int, end: int) -> tuple[int, int]:
 
 def _kind_and_code(parsed: ParsedText, span: Span) -> tuple[Kind, str, tuple[str, ...]]:
     """Return the kind of block that fills most of a span, its code, and the languages of the code."""
-    starts, blocks, code_blocks = parsed.starts, parsed.blocks, parsed.code
+    starts, blocks, code_blocks = parsed.block_starts, parsed.blocks, parsed.code
     sizes: dict[Kind, int] = defaultdict(int)
-    index = max(0, bisect_right(blocks, span.start, key=lambda block: starts[block.line]) - 1)
-    while index < len(blocks) and (start := starts[blocks[index].line]) < span.end:
-        end = starts[blocks[index + 1].line] if index + 1 < len(blocks) else span.end
+    index = max(0, bisect_right(starts, span.start) - 1)
+    while index < len(blocks) and (start := starts[index]) < span.end:
+        end = starts[index + 1] if index + 1 < len(blocks) else span.end
         sizes[blocks[index].kind] += min(end, span.end) - max(start, span.start)
         index += 1
     kind = max(sizes, key=lambda kind: sizes[kind]) if sizes else Kind.PROSE
     if not code_blocks or Kind.CODE not in sizes:
         return kind, "", ()
-    first, last = lines_of(starts, span.start, span.end)
+    first, last = lines_of(parsed.starts, span.start, span.end)
     code: list[str] = []
     languages: dict[str, None] = {}
     index = bisect_left(code_blocks, first, key=lambda block: block.end)
@@ -378,14 +373,9 @@ def split(
 
 def _split_points(parsed: ParsedText, span: Span, max_chars: int) -> Iterator[_SplitPoint]:
     """Return the split points inside a span, in order, no two further apart than `max_chars`."""
-    starts, blocks = parsed.starts, parsed.blocks
-    first = max(0, bisect_right(blocks, span.start, key=lambda block: starts[block.line]) - 1)
-    last = bisect_left(blocks, span.end, key=lambda block: starts[block.line])
-    edges = [
-        _SplitPoint(starts[block.line], block.depth)
-        for block in blocks[first:last]
-        if span.start < starts[block.line] < span.end
-    ]
+    starts, blocks = parsed.block_starts, parsed.blocks
+    first, last = bisect_right(starts, span.start), bisect_left(starts, span.end)
+    edges = [_SplitPoint(starts[index], blocks[index].depth) for index in range(first, last)]
     edges.append(_SplitPoint(span.end, 0))
     # A unit that fits is never split, so only the points around it count.
     unit_start = span.start
@@ -447,7 +437,7 @@ def _line_ends(text: str, start: int, end: int) -> Iterator[int]:
 
 
 def _kind_at(parsed: ParsedText, offset: int) -> Kind:
-    index = bisect_right(parsed.blocks, offset, key=lambda b: parsed.starts[b.line]) - 1
+    index = bisect_right(parsed.block_starts, offset) - 1
     return parsed.blocks[index].kind if index >= 0 else Kind.PROSE
 
 
@@ -455,13 +445,13 @@ def _overlapping(
     parsed: ParsedText, parts: Sequence[Span], max_chars: int, overlap_chars: int
 ) -> Iterator[Span]:
     """Return all parts but the first, each extended to the left by the overlap."""
-    text, starts, blocks = parsed.text, parsed.starts, parsed.blocks
+    text, starts, blocks = parsed.text, parsed.block_starts, parsed.blocks
     for before, part in pairwise(parts):
         overlap = min(overlap_chars, max_chars - (part.end - part.start))
         offset = max(before.start + 1, part.start - overlap)
-        index = bisect_right(blocks, offset, key=lambda block: starts[block.line]) - 1
-        block_end = starts[blocks[index + 1].line] if index + 1 < len(blocks) else len(text)
-        block_start = starts[blocks[index].line] if index >= 0 else 0
+        index = bisect_right(starts, offset) - 1
+        block_end = starts[index + 1] if index + 1 < len(blocks) else len(text)
+        block_start = starts[index] if index >= 0 else 0
         if index >= 0 and blocks[index].kind in (Kind.CODE, Kind.TABLE):
             # Half a row or half a fence is no context: repeat whole lines of a split block, else nothing.
             whole = block_end - block_start <= max_chars

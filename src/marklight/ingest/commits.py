@@ -8,16 +8,16 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from itertools import islice
 from typing import NamedTuple
 
 from marklight.answer import iso_time
 from marklight.ingest import git
-from marklight.model import Chunk, Document, DocumentId, Entry, FileState, Heading, Kind
-from marklight.text import digest
-from marklight.text.markdown import embedding_text
+from marklight.lazy import dataclass
+from marklight.model import Chunk, Document, DocumentId, Entry, FileState, Heading, Kind, digest
+from marklight.text.markdown import embedding_digest
 
 VERSION = "commits 2"
 """Raise the number when documents or passages of commits change: all commits are then read again."""
@@ -85,12 +85,10 @@ def read_commits(
                     sent = min(len(hashes), index + git.READ_AHEAD)
                     process.send("".join(f"{hash}\n" for hash in hashes[index:sent]).encode())
                 commit = _next_commit(process, hashes[index])
-                if commit is None:
-                    yield UnreadableCommit(hashes[index], process.wait_for_error())
-                    index += 1
-                    break
-                yield commit
+                yield commit or UnreadableCommit(hashes[index], process.wait_for_error())
                 index += 1
+                if commit is None:
+                    break
 
 
 def _next_commit(process: git.Stream, hash: str) -> CommitObject | UnreadableCommit | None:
@@ -281,7 +279,7 @@ def _chunk(
         kind=kind,
         text=text,
         parent="",
-        digest=digest(embedding_text(title, headings, text)),
+        digest=embedding_digest(title, headings, text),
         merged=merged,
         code=code if kind is Kind.CODE else "",
     )
@@ -497,11 +495,6 @@ def _unquoted(name: bytes) -> bytes:
     )
 
 
-def is_generated(path: str) -> bool:
-    """Return true for vendored, generated and lock files, by their path alone."""
-    return bool(_VENDORED_FOLDERS.search(path) or _GENERATED_FILES.search(path))
-
-
 class SourceFilter:
     """Returns true for paths that are neither vendored nor generated; remembers each path."""
 
@@ -512,7 +505,8 @@ class SourceFilter:
 
     def __call__(self, path: bytes) -> bool:
         if path not in self._known:
-            generated = is_generated(path.decode("utf-8", "replace"))
+            text = path.decode("utf-8", "replace")
+            generated = _VENDORED_FOLDERS.search(text) or _GENERATED_FILES.search(text)
             self._known[path] = not generated and not self._has_attribute(path)
         return self._known[path]
 

@@ -67,7 +67,10 @@ def louvain(edges: Mapping[tuple[int, int], float], count: int) -> list[list[int
         labels, gain = _move_nodes(neighbours, loops, total)
         order = {label: number for number, label in enumerate(dict.fromkeys(labels))}
         labels = [order[label] for label in labels]
-        members = _merge_members(members, labels, len(order))
+        merged: list[list[int]] = [[] for _ in order]
+        for nodes, label in zip(members, labels, strict=True):
+            merged[label].extend(nodes)
+        members = merged
         neighbours, loops = _merge_edges(neighbours, loops, labels, len(order))
     return members
 
@@ -99,13 +102,6 @@ def _move_nodes(
                 labels[node], moved = label, True
                 gain += (best_gain - gain_here) / total
     return labels, gain
-
-
-def _merge_members(members: list[list[int]], labels: list[int], count: int) -> list[list[int]]:
-    merged: list[list[int]] = [[] for _ in range(count)]
-    for nodes, label in zip(members, labels, strict=True):
-        merged[label].extend(nodes)
-    return merged
 
 
 def _merge_edges(

@@ -10,8 +10,7 @@ from marklight.ingest import frontmatter, links
 from marklight.ingest.parse import Block, Mention, ParsedText, Style, Title, parser
 from marklight.ingest.read import Source
 from marklight.ingest.recipe import PARSERS, parser_for
-from marklight.model import Document, DocumentId, Heading, Kind
-from marklight.text import digest
+from marklight.model import Document, DocumentId, Heading, Kind, digest
 from marklight.text.dates import find_dates, parse_written_date
 from marklight.text.languages import detect, normalize_code
 from marklight.text.markdown import without_comments

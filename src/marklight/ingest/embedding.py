@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple, Self
 
+from marklight.lazy import dataclass
 from marklight.model import Batch, Chunk, Counts, DocumentId, Vectors, trail
 from marklight.ports import (
     FIELD_BOOSTS,
@@ -22,7 +23,7 @@ from marklight.ports import (
     Progress,
     no_progress,
 )
-from marklight.text import query_terms
+from marklight.text.analyzer import query_terms
 from marklight.text.lines import sentence_ends
 from marklight.text.markdown import chunk_embedding_text, strip_markup
 
@@ -45,6 +46,8 @@ COMMIT_SECONDS = 10.0
 
 EMBED_FIRST = 60
 """Passages that match the query terms and are embedded first while vectors are missing."""
+MAX_PREFERRED = 1_000
+"""Passages that are remembered to be embedded first: more than a few queries match or a few edits change."""
 UNUSED_SHARE = 0.25
 """Unused vectors beyond this share of all passages are dropped after a run."""
 UNUSED_MIN = 1000
@@ -76,6 +79,11 @@ class Indexing:
     """Returns the model that also embeds the passages, given the languages of the documents."""
     stored: StoredVectors = field(default=lambda *_: {}, kw_only=True, compare=False)
     """Returns vectors of a model that exist elsewhere, by digest."""
+    outdated: dict[DocumentId, None] = field(default_factory=dict, kw_only=True, compare=False)
+    """Documents with unchanged text that another recipe parsed or chunked, as far as scans have found them; shared by copies."""
+
+    preferred: dict[str, None] = field(default_factory=dict, kw_only=True, compare=False)
+    """Passages to embed first, the last one before others: edited ones, and those that match a query; shared by copies."""
 
     def embed_missing(
         self,
@@ -100,12 +108,20 @@ class Indexing:
         self, progress: Progress, until: float | None, first: Callable[[], Sequence[str]] = tuple
     ) -> int:
         """Embed the passages in the index that have no vector, those in `first` before others; return how many."""
-        counts = [self._embed_passages(model, progress, until, first()) for model in self.models()]
+        models = self.models()
+        self.prefer(first() if models else ())
+        counts = [self._embed_passages(model, progress, until) for model in models]
         return max(counts, default=0)
 
-    def _embed_passages(
-        self, model: Embedder, progress: Progress, until: float | None, first: Sequence[str]
-    ) -> int:
+    def prefer(self, passages: Sequence[str]) -> None:
+        """Embed these passages, best first, before those that were preferred earlier and before all others."""
+        for id in reversed(passages):
+            self.preferred.pop(id, None)
+            self.preferred[id] = None
+        for id in list(self.preferred)[:-MAX_PREFERRED]:
+            self.preferred.pop(id, None)
+
+    def _embed_passages(self, model: Embedder, progress: Progress, until: float | None) -> int:
         window = WINDOW if until is None else SMALL_WINDOW
         count = 0
         while until is None or time.monotonic() < until:
@@ -113,6 +129,7 @@ class Indexing:
                 counts = snapshot.status.counts(model.fingerprint)
                 if not counts.pending:
                     break
+                first = list(self.preferred)[::-1]
                 pending = snapshot.vectors.pending(model.fingerprint, window, first)
             if not pending:
                 break
@@ -120,10 +137,6 @@ class Indexing:
             self._commit_vectors(model, {passage.digest: passage.chunk for passage in pending})
             count += len(pending)
         return count
-
-    def has_outdated(self) -> bool:
-        """Return true if passages of other settings wait for those that replace them; here there are none."""
-        return False
 
     def replace_outdated(self, progress: Progress, until: float | None) -> Embedded:  # noqa: ARG002
         """Replace the passages of documents that were chunked with other settings; here there are none."""
@@ -154,13 +167,15 @@ class Indexing:
         """Embed passages, given by digest, except those with a stored vector, and commit the vectors."""
         import numpy as np
 
+        from marklight.vector_math import round_vectors
+
         digests = tuple(passages)
         vectors = dict(self.stored(model.fingerprint, digests))
         missing = [digest for digest in digests if digest not in vectors]
         if missing:
             rows = embed_chunks(model, [passages[digest] for digest in missing])
             vectors.update(zip(missing, rows, strict=True))
-        matrix = np.stack([vectors[digest] for digest in digests])
+        matrix = round_vectors(np.stack([vectors[digest] for digest in digests]))
         self.commit(Batch(vectors=Vectors(model.fingerprint, digests, matrix)))
 
     def commit(self, batch: Batch, wait_seconds: float = COMMIT_SECONDS) -> None:
@@ -185,6 +200,8 @@ class Indexing:
         """
         if self.embedder is None:
             return
+        from marklight.vector_math import round_vectors
+
         model, window = self.embedder.fingerprint, TERM_WINDOW
         if until is not None:
             window, until = SMALL_TERM_WINDOW, min(until, time.monotonic() + TERM_SECONDS)
@@ -195,7 +212,8 @@ class Indexing:
         while done < len(missing) and (until is None or time.monotonic() < until):
             progress("Embedding vocabulary", done, len(missing))
             terms = tuple(missing[done : done + window])
-            self.commit(Batch(concepts=Vectors(model, terms, self.embedder.embed_passages(terms))))
+            matrix = round_vectors(self.embedder.embed_passages(terms))
+            self.commit(Batch(concepts=Vectors(model, terms, matrix)))
             done += len(terms)
         if (left := done < len(missing)) != recorded:
             self.commit(Batch(manifest={_terms_key(model): MISSING if left else ""}))
@@ -206,7 +224,7 @@ class Indexing:
 
     def has_pending(self) -> bool:
         """Return true if passages or vocabulary terms have no vector yet, or passages are to be replaced."""
-        if self.has_outdated():
+        if self.outdated:
             return True
         if self.embedder is None:
             return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from marklight.errors import Refused
 from marklight.ingest.chunk import chunk
@@ -21,12 +21,12 @@ from marklight.ingest.read import (
     wait_for_tick,
 )
 from marklight.ingest.recipe import Chunker
-from marklight.model import Batch, Document, DocumentId, Entry, Failure, FileState
+from marklight.lazy import dataclass
+from marklight.model import Batch, Document, DocumentId, Entry, Failure, FileState, digest
 from marklight.ports import IndexedFile, Progress
 from marklight.report import Report
-from marklight.text import digest
 
-BATCH_BYTES = 2_000_000
+BATCH_BYTES = 800_000
 """Bytes of files in one commit: few enough to bound memory, enough that the cost of a commit itself is negligible."""
 BATCH_FILES = 500
 SMALL_BATCH_BYTES, SMALL_BATCH_FILES = 200_000, 50
@@ -39,9 +39,8 @@ def batches(
 ) -> Iterator[list[ScannedFile]]:
     """Return the files to read, in batches, until a `time.monotonic` value; at least one batch."""
     small = until is not None or not diff.indexed
-    max_bytes, max_files = (
-        (SMALL_BATCH_BYTES, SMALL_BATCH_FILES) if small else (BATCH_BYTES, BATCH_FILES)
-    )
+    max_bytes = SMALL_BATCH_BYTES if small else BATCH_BYTES
+    max_files = SMALL_BATCH_FILES if small else BATCH_FILES
     batch: list[ScannedFile] = []
     size = 0
     for done, id in enumerate(diff.plan.read):
@@ -70,6 +69,8 @@ class FileBatch:
     indexed: Mapping[DocumentId, IndexedFile]
     failed: Mapping[DocumentId, Failure]
     parsed: list[tuple[Document, ParsedText]] = field(default_factory=list)
+    entries: list[Entry] = field(default_factory=list)
+    """Documents that were parsed and chunked ahead, by an estimate of what is boilerplate."""
     touched: list[tuple[DocumentId, FileState]] = field(default_factory=list)
     """Documents whose time stamp changed, but not their text."""
     outdated: list[DocumentId] = field(default_factory=list)
@@ -118,6 +119,14 @@ class FileBatch:
     def chunk(self, chunker: Chunker, shared: Collection[int]) -> list[Entry]:
         """Return the parsed documents with their passages; an error becomes a failure of its document alone."""
         entries: list[Entry] = []
+        for entry in self.entries:
+            if all(own == (key in shared) for key, own in entry.block_digests.items()):
+                entries.append(entry)
+            else:
+                source = Source(entry.document.text, entry.document.file)
+                parsed = parse_document(entry.document.id, source, self.parsers)[1]
+                self.parsed.append((entry.document, parsed))
+        self.entries = list(entries)
         for document, parsed in self.parsed:
             try:
                 entries.append(chunk(document, parsed, chunker, shared))
@@ -130,7 +139,14 @@ class FileBatch:
     @property
     def documents(self) -> list[Document]:
         """Return the documents that were parsed."""
-        return [document for document, _ in self.parsed]
+        return [*(entry.document for entry in self.entries), *(pair[0] for pair in self.parsed)]
+
+    def blocks(self) -> Iterator[tuple[Document, Collection[int]]]:
+        """Yield the documents that were parsed with the digests of their blocks."""
+        for entry in self.entries:
+            yield entry.document, entry.block_digests
+        for document, parsed in self.parsed:
+            yield document, {block.digest for block in parsed.text_blocks if block.digest}
 
     def commit(self, entries: Sequence[Entry], moved: Mapping[DocumentId, DocumentId]) -> Batch:
         """Return the batch as one commit; a moved document leaves its old path in the same one."""

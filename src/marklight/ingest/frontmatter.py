@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import date, datetime, time
 from functools import cache
 from typing import Any
+
+from marklight.lazy import dataclass
 
 MAX_CHARS = 100_000
 """Longer frontmatter is text; YAML of this size takes seconds to parse."""

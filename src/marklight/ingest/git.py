@@ -11,13 +11,13 @@ folder in git's `safe.directory`.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from threading import Event, Thread
@@ -25,6 +25,7 @@ from typing import IO, Self
 
 from marklight.errors import HistoryError, RepositoryOutside
 from marklight.ingest.read import first_bytes
+from marklight.lazy import dataclass
 
 KEPT = ("GIT_CEILING_DIRECTORIES", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM")
 """Environment variables of git that are passed on; all others are removed."""
@@ -199,8 +200,10 @@ def _start(
             env=environment(repository),
             creationflags=WINDOWLESS,
         )
+    except FileNotFoundError:
+        raise HistoryError("git is not installed", "Install git to search the history") from None
     except OSError as error:
-        raise missing(error) from None
+        raise HistoryError(f"git cannot be run: {error.strerror or error}") from None
 
 
 def environment(repository: Repository | Path) -> dict[str, str]:
@@ -230,13 +233,6 @@ def stalled(repository: Repository | Path, seconds: float) -> HistoryError:
     )
 
 
-def missing(error: OSError) -> HistoryError:
-    """Return the error for a git that cannot be started."""
-    if isinstance(error, FileNotFoundError):
-        return HistoryError("git is not installed", "Install git to search the history")
-    return HistoryError(f"git cannot be run: {error.strerror or error}")
-
-
 def unreadable(folder: Path, messages: str) -> HistoryError:
     """Return the error for a repository that git does not read."""
     if "dubious ownership" in messages:
@@ -263,6 +259,7 @@ def error_line(messages: str) -> str:
 MAX_BYTES = 100_000_000
 """Size limit of git's own files: the file `shallow` has 41 bytes for each commit."""
 MAX_PATH_BYTES = 10_000
+_HASH = re.compile(r"(?:[0-9a-f]{40}|[0-9a-f]{64})")
 REF_NAMESPACES = ("refs/heads", "refs/remotes", "refs/tags")
 INDEXED_PATHS = ("HEAD", "packed-refs", "shallow", "objects", "refs", "reftable")
 """Files and folders of a git directory whose content is indexed or decides what is indexed."""
@@ -285,12 +282,11 @@ class Repository:
         tips = set(output.decode().split())
         try:
             # Mostly the name of a branch; a commit hash where HEAD is detached.
-            head = (
-                first_bytes(self.git_folder / "HEAD", MAX_BYTES).decode("utf-8", "replace").strip()
-            )
+            data = first_bytes(self.git_folder / "HEAD", MAX_BYTES)
+            head = data.decode("utf-8", "replace").strip()
         except OSError:
             head = ""
-        return frozenset(tips | ({head} if is_hash(head) else set()))
+        return frozenset(tips | ({head} if _HASH.fullmatch(head) else set()))
 
     def shallow_edge(self) -> frozenset[str]:
         """Return the commits at which a shallow clone ends; none in a full clone."""
@@ -361,11 +357,6 @@ def _root(folder: Path) -> Path:
     return next((parent for parent in around if os.path.lexists(parent / ".git")), folder)
 
 
-def is_hash(text: str) -> bool:
-    """Return true for a full SHA-1 or SHA-256 object name."""
-    return len(text) in (40, 64) and all(character in "0123456789abcdef" for character in text)
-
-
 def verify_containment(repository: Repository) -> None:
     """Raise RepositoryOutside where a repository leads out of its folder to one that does not name the folder."""
     try:
@@ -394,9 +385,8 @@ def _verify_directories(repository: Repository) -> None:
 def _worktree(git_folder: Path) -> Path | None:
     """Return the folder of a linked worktree, by the back link in its git directory."""
     try:
-        link = git_folder / os.fsdecode(first_bytes(git_folder / "gitdir", MAX_PATH_BYTES)).rstrip(
-            "\r\n"
-        )
+        path = os.fsdecode(first_bytes(git_folder / "gitdir", MAX_PATH_BYTES))
+        link = git_folder / path.rstrip("\r\n")
         return link.parent.resolve() if link.name == ".git" else None
     except (OSError, ValueError):
         return None
@@ -406,11 +396,8 @@ def _core_worktree(repository: Repository) -> Path | None:
     """Return the folder of a submodule, by the setting in its git directory."""
     arguments = ("config", "--null", "--get", "core.worktree")
     output, code, _ = try_run(repository, *arguments, seconds=QUICK)
-    return (
-        None
-        if code
-        else (repository.git_folder / os.fsdecode(output.removesuffix(b"\0"))).resolve()
-    )
+    folder = repository.git_folder / os.fsdecode(output.removesuffix(b"\0"))
+    return None if code else folder.resolve()
 
 
 def _verify_content(repository: Repository) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import msgspec
 
@@ -20,10 +20,10 @@ from marklight.ingest.commits import (
 )
 from marklight.ingest.embedding import Indexing
 from marklight.ingest.git import Repository
-from marklight.model import Batch, DocumentId, Entry, Failure
+from marklight.lazy import dataclass
+from marklight.model import Batch, DocumentId, Entry, Failure, digest
 from marklight.ports import Progress, Snapshot, no_progress
 from marklight.report import Report
-from marklight.text import digest
 
 BATCH = 256
 """Git commits in one commit of the index: a second of work."""

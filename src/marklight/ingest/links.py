@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import unquote
 
 from marklight.ingest.parse import Mention, Style, Title
-from marklight.model import DocumentId, Link, LinkType, Name, NameStrength
-from marklight.text import bounded_key
+from marklight.model import DocumentId, Link, LinkType, Name, NameStrength, bounded_key
 
 EXTENSIONS = ("md", "markdown", "mdx", "txt")
 _INDEX_PAGES = ("index", "_index", "readme")
@@ -22,6 +21,18 @@ with more components must name the whole path."""
 
 _EXTENSION = re.compile(r"\.([a-z][a-z0-9]{0,9})$")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
+IMAGE_TYPES = {
+    "png": "image/png",
+    "jpg": "image/jpeg",
+    "jpeg": "image/jpeg",
+    "gif": "image/gif",
+    "svg": "image/svg+xml",
+    "webp": "image/webp",
+    "avif": "image/avif",
+    "bmp": "image/bmp",
+    "ico": "image/x-icon",
+}
+"""File types of pictures that a browser shows, and their media types."""
 _MEDIA = frozenset(
     "png jpg jpeg gif svg webp bmp ico avif tif tiff pdf mp3 mp4 m4a wav ogg flac mov mkv webm zip "
     "canvas base excalidraw".split()
@@ -90,6 +101,12 @@ def is_media(target: str) -> bool:
     """Return true if a wikilink names a picture or another media file, not a note."""
     extension = _EXTENSION.search(_fold(target))
     return extension is not None and extension[1] in _MEDIA
+
+
+def is_image(target: str) -> bool:
+    """Return true if a target names a picture that a browser can show."""
+    extension = _EXTENSION.search(_fold(target))
+    return extension is not None and extension[1] in IMAGE_TYPES
 
 
 def links_for(

@@ -9,13 +9,13 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from marklight.errors import UsageError
 from marklight.ingest.recipe import OFF, matches_pattern, parser_for
+from marklight.lazy import dataclass
 from marklight.place import nested_test
 
 if TYPE_CHECKING:
@@ -42,10 +42,16 @@ def is_unicode(name: str) -> bool:
 
 def is_document(parsers: Mapping[str, str]) -> Callable[[str, str], bool]:
     """Return a predicate of folder and name; a fast one where all patterns are extensions."""
-    if all(_EXTENSION.match(pattern) for pattern in parsers):
+    if all(map(_EXTENSION.match, parsers)):
         extensions = document_extensions(parsers)
         return lambda _, name: name.lower().endswith(extensions)
     return lambda folder, name: parser_for(folder + name, parsers) is not None
+
+
+def may_be_document(parsers: Mapping[str, str]) -> Callable[[str], bool]:
+    """Return a predicate of a name alone; true if a pattern concerns folders too."""
+    by_name = is_document(parsers)
+    return partial(by_name, "") if all(map(_EXTENSION.match, parsers)) else lambda _: True
 
 
 def document_extensions(parsers: Mapping[str, str]) -> tuple[str, ...]:
@@ -190,21 +196,21 @@ class PathFilter:
         self.options, self.root, self.others = options, root, others
         self.include = Patterns(options.include) if options.include else None
         self.exclude = Patterns(options.exclude) if options.exclude else None
-        self.is_document = is_document(options.parsers)
+
+    @cached_property
+    def is_document(self) -> Callable[[str, str], bool]:
+        """Return the predicate of folder and name for documents."""
+        return is_document(self.options.parsers)
 
     @cached_property
     def rules_above(self) -> Rules:
         """Return the ignore files of the folders above the collection."""
         return rules_above(self.root, self.options.ignore_files)
 
-    @property
-    def has_patterns(self) -> bool:
-        """Return true if the settings include or exclude patterns."""
-        return bool(self.include or self.exclude)
-
     def excludes(self, relative: str, rules: Rules) -> bool:
         """Return true if patterns or rules exclude a path; a folder's path ends in a slash."""
-        return self._excluded_by(relative, rules) is not None
+        decided = rules or self.include or self.exclude
+        return bool(decided) and self._excluded_by(relative, rules) is not None
 
     def may_follow(self, target: str) -> bool:
         """Return true if symbolic links to this target are followed."""

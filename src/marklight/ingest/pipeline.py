@@ -13,26 +13,27 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
+from functools import cached_property
 from pathlib import Path
 from random import shuffle
 from typing import TYPE_CHECKING
 
 from marklight.errors import Refused
-from marklight.ingest.discover import DENIED, Discover, FollowedLinks, Scan, ScannedFile
+from marklight.ingest.discover import Discover, Scan, ScannedFile
 from marklight.ingest.embedding import Embedded, Indexing
-from marklight.ingest.recipe import Chunker, parser_for, recipe
-from marklight.model import Batch, Document, DocumentId, Entry, Failure, FileState
-from marklight.ports import IndexedFile, PathRange, Progress, Snapshot, no_progress
+from marklight.ingest.recipe import Chunker, recipe
+from marklight.ingest.scan_record import ScanState
+from marklight.lazy import dataclass
+from marklight.model import Batch, Document, DocumentId, Entry, Failure, FileState, digest
+from marklight.ports import IndexedFile, Progress, Snapshot, no_progress
 from marklight.report import Report
-from marklight.text import digest
 
 if TYPE_CHECKING:
     from marklight.ingest.boilerplate import Forecast
     from marklight.ingest.file_batch import FileBatch
-    from marklight.ingest.parse import ParsedText
 
 FAILURES_RECIPE = "failures_recipe"
 """Manifest key: the recipe by which unreadable files were last tried; another recipe may succeed."""
@@ -50,16 +51,14 @@ class Plan:
     def __bool__(self) -> bool:
         return bool(self.read or self.removed)
 
-    def __len__(self) -> int:
-        return len(self.read) + len(self.removed)
-
 
 @dataclass(frozen=True, slots=True)
 class IndexDiff:
     """The difference between disk and index."""
 
     generation: int
-    """Generation of the index that was compared; if it changes, compare again."""
+    version: str
+    """Version of the indexed documents; if it changes, compare again."""
     scan: Scan
     indexed: Mapping[DocumentId, IndexedFile]
     failed: Mapping[DocumentId, Failure]
@@ -75,17 +74,13 @@ class IndexDiff:
     def __bool__(self) -> bool:
         return bool(self.plan or self.unreadable)
 
-    @property
-    def denied(self) -> list[DocumentId]:
-        """Return the folders that this user may not list; their documents stay in the index."""
-        return [failure.document for failure in self.scan.unreadable if failure.reason == DENIED]
-
 
 @contextmanager
 def without_garbage_collection() -> Iterator[None]:
     """Pause the collector of reference cycles.
 
-    It would traverse the states of all files again and again and find none: a quarter of the time at 16,000 files.
+    It would traverse the states of all files again and again and find none: a quarter of the time of a scan at 16,000
+    files, and a twentieth of that of indexing text.
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -97,22 +92,24 @@ def without_garbage_collection() -> Iterator[None]:
 
 
 def compare(
-    snapshot: Snapshot, scan: Scan, recipe: str, max_bytes: int, *, rebuild: bool
+    snapshot: Snapshot, version: str, scan: Scan, recipe: str, max_bytes: int, *, rebuild: bool
 ) -> IndexDiff:
     """Return the difference between the files of a scan and the index."""
+    if not (scan.is_full or scan.files or scan.gone or scan.record.unreadable):
+        return IndexDiff(snapshot.generation, version, scan, {}, {}, "", Plan(), (), rebuild)
     tried = snapshot.status.manifest().get(FAILURES_RECIPE, "")
-    indexed, failures = snapshot.documents.files(scan.ranges), snapshot.status.failures()
-    if scan.ranges is not None:
-        ranges = scan.ranges
-        failures = [
-            failure
-            for failure in failures
-            if any(part.contains(failure.document) for part in ranges)
-        ]
+    failures = snapshot.status.failures()
+    failed = {failure.document: failure for failure in failures}
+    if scan.is_full:
+        indexed = snapshot.documents.files()
+    else:
+        changed = {*scan.files, *scan.gone}
+        indexed = snapshot.documents.files_of(changed)
+        failures = [failure for failure in failures if failure.document in changed]
     states = {id: scanned.file for id, scanned in scan.files.items()}
     current = [_current(failure, scan.files, tried == recipe, max_bytes) for failure in failures]
     steps = plan(states, indexed, current, scan.unreadable, recipe, rebuild=rebuild)
-    failed, removed = {failure.document: failure for failure in failures}, set(steps.removed)
+    removed = set(steps.removed)
     unreadable = tuple(
         failure
         for failure in scan.unreadable
@@ -120,9 +117,8 @@ def compare(
     )
     leaving = {folder: sum(_below(id, folder) for id in removed) for folder in scan.nested}
     nested = {folder: count for folder, count in leaving.items() if count}
-    return IndexDiff(
-        snapshot.generation, scan, indexed, failed, tried, steps, unreadable, rebuild, nested
-    )
+    facts = (indexed, failed, tried, steps, unreadable)
+    return IndexDiff(snapshot.generation, version, scan, *facts, rebuild, nested)
 
 
 def _current(
@@ -168,6 +164,8 @@ def plan(
             read.append(id)
         elif indexed.recipe != recipe:
             outdated.append(id)
+    # Recently edited documents are searched most, so they are indexed, and then embedded, before others.
+    read.sort(key=lambda document: states[document].mtime_ns, reverse=True)
     tried = {failure.document: failure.file for failure in failed}
     if tried and not rebuild:
         read = [id for id in read if id not in tried or tried[id] != states[id]]
@@ -185,6 +183,21 @@ def plan(
     return Plan(tuple(read), tuple(removed), tuple(outdated))
 
 
+def _to_retry(
+    diff: IndexDiff,
+    failures: Iterable[Failure],
+    stored: Mapping[DocumentId, IndexedFile] | None = None,
+) -> list[DocumentId]:
+    """Return the files whose state on the disk is not that in the index: racily clean, unread or unreadable for now."""
+    states: dict[DocumentId, FileState | None] = {
+        failure.document: failure.file for failure in failures
+    }
+    ids = (*diff.plan.read, *(id for id, file in states.items() if file is None))
+    states |= {id: indexed.file for id, indexed in (stored or {}).items()}
+    scanned = diff.scan.files
+    return [id for id in ids if id in scanned and states.get(id) != scanned[id].file]
+
+
 def _below(id: DocumentId, folder: DocumentId) -> bool:
     if id.collection != folder.collection:
         return False
@@ -193,13 +206,16 @@ def _below(id: DocumentId, folder: DocumentId) -> bool:
 
 MIN_FORECAST_FILES = 50
 """Files in a plan above which they are read ahead: as many as the first batch of a new library has."""
+MIN_PARSED_AHEAD_BYTES = 4_000_000
+"""Text of a plan from which on it is parsed by a second process: with fewer batches, too little is done at the same time
+(1.3 MB took 2.3 seconds in place of 1.9)."""
 REQUESTED_RECIPE = "requested_recipe"
 """Manifest key: the recipe of the last process that left outdated documents to workers."""
 REPLACED_BYTES, FEW_REPLACED_BYTES = 200_000, 25_000
 """Text of outdated documents that are replaced in one commit, and that under a time limit: a window of passages to embed."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Ingest(Indexing):
     """Indexes files. Embedding, the last step, is `Indexing.embed_missing`."""
 
@@ -207,10 +223,10 @@ class Ingest(Indexing):
     discover: Discover
     chunker: Chunker
     max_bytes: int
-    outdated: dict[DocumentId, None] = field(default_factory=dict, compare=False)
-    """Documents with unchanged text that another recipe parsed or chunked, as far as scans have found them; shared by copies."""
+    scans: ScanState = field(default_factory=ScanState, compare=False)
+    """The last scan that was compared with the index; shared by copies."""
 
-    @property
+    @cached_property
     def recipe(self) -> str:
         """Return a digest that changes whenever a document would be parsed or chunked differently."""
         return recipe(self.discover.parsers, self.chunker)
@@ -219,15 +235,18 @@ class Ingest(Indexing):
         self,
         *,
         rebuild: bool = False,
-        ranges: Sequence[PathRange] | None = None,
+        documents: Collection[DocumentId] | None = None,
         until: float | None = None,
-        followed_links: FollowedLinks | None = None,
     ) -> IndexDiff:
-        """Discover and plan: return the difference between disk and index, or between parts of both."""
+        """Discover and plan: return the difference between disk and index, or that of the folders of some documents."""
         # Opened before the scan; otherwise a document that another process adds in between would count as removed.
         with without_garbage_collection(), self.engine.snapshot() as snapshot:
-            scan = self.discover(self.collections, ranges, until, followed_links)
-            diff = compare(snapshot, scan, self.recipe, self.max_bytes, rebuild=rebuild)
+            version = self._version(snapshot)
+            known = "" if rebuild else version
+            scan = self.scans.scan(self.discover, self.collections, known, documents, until)
+            diff = compare(snapshot, version, scan, self.recipe, self.max_bytes, rebuild=rebuild)
+        if not diff:
+            self.scans.keep(scan, version, _to_retry(diff, diff.failed.values()))
         outdated = dict.fromkeys(diff.plan.outdated)
         for id in list(self.outdated):  # another process may have replaced some
             if id not in outdated and (id in scan.files or id in diff.plan.removed):
@@ -242,26 +261,69 @@ class Ingest(Indexing):
 
         At `until`, a `time.monotonic` value, it stops; the report lists the files that are left.
         """
-        from marklight.ingest.file_batch import batches, moves
+        with without_garbage_collection():
+            report = self._index_text(diff, progress, until)
+        with self.engine.snapshot() as snapshot:
+            stored = snapshot.documents.files_of(diff.plan.read)
+            left = _to_retry(diff, snapshot.status.failures(), stored)
+            self.scans.keep(diff.scan, self._version(snapshot), left)
+        return report
+
+    def _index_text(self, diff: IndexDiff, progress: Progress, until: float | None) -> Report:
+        from marklight.ingest.file_batch import moves
 
         report = Report()
         forecast = self._forecast(diff) if until is None else None
         removed = {diff.indexed[id].digest: id for id in diff.plan.removed if id in diff.indexed}
         done = 0
+        for files, batch in self._read(diff, forecast, progress, until):
+            moved = moves(batch.documents, diff.indexed, removed)
+            gone = (*moved.values(), *batch.removed)
+            shared, again = self._shared_blocks(batch, gone, forecast)
+            entries = batch.chunk(self.chunker, shared)
+            if commit := batch.commit((*entries, *again), moved):
+                self.engine.commit(commit)
+            if len(diff.plan.read) <= MIN_FORECAST_FILES:
+                self.prefer([chunk.id for entry in entries for chunk in entry.chunks])
+            self.outdated.update(dict.fromkeys(batch.outdated))
+            report = batch.add_to(report, moved)
+            done += len(files)
+            del batch, entries, commit  # before the next batch is received
+            gc.collect(0)  # only what this batch made
+        return self._finish(diff, report, done, forecast)
+
+    def _version(self, snapshot: Snapshot) -> str:
+        """Return a text that changes whenever a document is added, replaced, removed or outdated."""
+        return f"{snapshot.status.documents_version()} {self.recipe}"
+
+    def save_scan(self) -> None:
+        """Save the record of the last scan for the next process; it needs to know of outdated documents."""
+        if not self.outdated:
+            self.scans.save()
+
+    def is_current(self, diff: IndexDiff) -> bool:
+        """Return true if no document of the index has changed since a comparison."""
+        with self.engine.snapshot() as snapshot:
+            return self._version(snapshot) == diff.version
+
+    def _read(
+        self, diff: IndexDiff, forecast: Forecast | None, progress: Progress, until: float | None
+    ) -> Iterator[tuple[list[ScannedFile], FileBatch]]:
+        """Yield the files of a plan in batches, read and parsed; those of a large plan are chunked as well."""
+        from marklight.ingest.file_batch import batches
+
+        empty = self._batch(diff.indexed, diff.failed)
+        if forecast and forecast.total_bytes >= MIN_PARSED_AHEAD_BYTES:
+            from marklight.ingest.parse_process import BatchReader, read_ahead
+
+            reader = BatchReader(empty, self.chunker, forecast.estimate, diff.rebuild)
+            yield from read_ahead(batches(diff, progress, until), reader)
+            return
         for files in batches(diff, progress, until):
             batch = self._batch(diff.indexed, diff.failed)
             for file in files:
                 batch.read(file, rebuild=diff.rebuild)
-            moved = moves(batch.documents, diff.indexed, removed)
-            gone = (*moved.values(), *batch.removed)
-            shared, again = self._shared_blocks(batch.parsed, gone, forecast)
-            entries = batch.chunk(self.chunker, shared)
-            if commit := batch.commit((*entries, *again), moved):
-                self.engine.commit(commit)
-            self.outdated.update(dict.fromkeys(batch.outdated))
-            report = batch.add_to(report, moved)
-            done += len(files)
-        return self._finish(diff, report, done, forecast)
+            yield files, batch
 
     def _forecast(self, diff: IndexDiff) -> Forecast | None:
         """Read the files of a large plan ahead, to estimate which blocks of text they share."""
@@ -276,7 +338,7 @@ class Ingest(Indexing):
         for scanned in files:
             with suppress(Refused):
                 text = read(scanned.path, self.max_bytes, scanned.inode).text
-                forecast.add(scanned.id, text, parser_for(scanned.id.path, self.discover.parsers))
+                forecast.add(scanned.id, text)
         return forecast
 
     def _finish(
@@ -286,10 +348,10 @@ class Ingest(Indexing):
         moved_away = {old for old, _ in report.moved}
         removed = tuple(id for id in diff.plan.removed if id not in moved_away)
         refused = any(failure.file for failure in (*diff.failed.values(), *report.skipped))
-        tried_all = diff.scan.ranges is None and done == len(diff.plan.read)
+        tried_all = diff.scan.is_full and done == len(diff.plan.read)
         outdated = refused and tried_all and diff.tried_recipe != self.recipe
         manifest = {FAILURES_RECIPE: self.recipe} if outdated else {}
-        _, again = self._shared_blocks((), removed, forecast)
+        _, again = self._shared_blocks(None, removed, forecast)
         if last := Batch(
             entries=tuple(again), removed=removed, failures=diff.unreadable, manifest=manifest
         ):
@@ -303,6 +365,8 @@ class Ingest(Indexing):
         )
         return replace(
             report,
+            added=tuple(sorted(report.added)),
+            changed=tuple(sorted(report.changed)),
             notices=(*report.notices, *nested),
             removed=(*report.removed, *(id for id in removed if id in diff.indexed)),
             skipped=(*report.skipped, *diff.unreadable),
@@ -317,37 +381,32 @@ class Ingest(Indexing):
 
     def _shared_blocks(
         self,
-        parsed: Sequence[tuple[Document, ParsedText]],
+        batch: FileBatch | None,
         removed: Sequence[DocumentId],
         forecast: Forecast | None,
     ) -> tuple[frozenset[int], list[Entry]]:
         """Return the boilerplate of new documents, and other documents in which a block starts or ceases to be boilerplate."""
-        if not self.chunker.boilerplate or not (parsed or removed or forecast):
+        documents = list(batch.blocks()) if batch and self.chunker.boilerplate else []
+        if not self.chunker.boilerplate or not (documents or removed or forecast):
             return frozenset(), []
         from marklight.ingest.boilerplate import find_shared
 
         with self.engine.snapshot() as snapshot:
             minimum = self.chunker.boilerplate
-            shared, ceased, outdated = find_shared(snapshot, parsed, removed, minimum, forecast)
+            shared, ceased, outdated = find_shared(snapshot, documents, removed, minimum, forecast)
             if outdated:
                 # Documents with another recipe are chunked again by this run anyway.
                 files = snapshot.documents.files_of(outdated)
                 outdated = [id for id in outdated if files[id].recipe == self.recipe]
-        return shared, self._chunk_again(outdated, shared, ceased)
-
-    def _chunk_again(
-        self, ids: Iterable[DocumentId], shared: frozenset[int], ceased: frozenset[int]
-    ) -> list[Entry]:
-        """Return documents chunked again from their stored text, with changes of what is boilerplate."""
-        with self.engine.snapshot() as snapshot:
-            documents = stored_documents(snapshot, ids)
-            stored = snapshot.blocks.boilerplate_of([document.id for document in documents])
-        batch = self._batch({}, {}, documents)
-        originals = {document.id: document for document in documents}
+            originals = {document.id: document for document in stored_documents(snapshot, outdated)}
+            stored = snapshot.blocks.boilerplate_of(list(originals))
         # A document that fails now stays as it is.
-        return [
+        again = self._batch({}, {}, originals.values()).chunk(
+            self.chunker, shared | stored - ceased
+        )
+        return shared, [
             replace(entry, document=original, replaces=original.digest)
-            for entry in batch.chunk(self.chunker, shared | stored - ceased)
+            for entry in again
             if (original := originals[entry.document.id])
         ]
 
@@ -392,37 +451,31 @@ class Ingest(Indexing):
         shuffle(outdated)
         self.outdated.update(dict.fromkeys(outdated))
 
-    def has_outdated(self) -> bool:
-        """Return true if scans have found documents that another recipe parsed or chunked."""
-        return bool(self.outdated)
-
     def replace_outdated(self, progress: Progress, until: float | None) -> Embedded:
         """Parse and chunk outdated documents again, from their stored text, and embed their passages; then replace them.
 
         A search finds the old passages of a document or the new ones, and both have vectors. An interrupted run has
         replaced some documents, and the next one continues with the others.
         """
-        done = Embedded()
-        total = len(self.outdated)
+        passages, replaced, total = 0, list[DocumentId](), len(self.outdated)
         while self.outdated and (until is None or time.monotonic() < until):
             progress("Embedding changed passages", total - len(self.outdated), total)
             chosen, batch = self._chunk_outdated(
                 REPLACED_BYTES if until is None else FEW_REPLACED_BYTES
             )
-            passages = (chunk for entry in batch.entries for chunk in entry.chunks)
-            count, complete = self.embed_ahead(passages, until)
-            done = Embedded(done.passages + count, done.replaced)
+            chunks = (chunk for entry in batch.entries for chunk in entry.chunks)
+            count, complete = self.embed_ahead(chunks, until)
+            passages += count
             if not complete:
                 break
             if batch:
                 self.commit(batch)
             for id in chosen:
                 self.outdated.pop(id, None)
-            replaced = (entry.document.id for entry in batch.entries)
-            done = Embedded(done.passages, (*done.replaced, *replaced))
+            replaced += (entry.document.id for entry in batch.entries)
             self.embed_passages(progress, until)  # another process may have dropped unused vectors
             self.drop_unused_vectors()
-        return done
+        return Embedded(passages, tuple(replaced))
 
     def _chunk_outdated(self, max_bytes: int) -> tuple[list[DocumentId], Batch]:
         """Return some outdated documents, and the commit that replaces them."""
@@ -437,7 +490,7 @@ class Ingest(Indexing):
                     break
             indexed = snapshot.documents.files_of([document.id for document in documents])
         batch = self._batch(indexed, {}, documents)
-        shared, again = self._shared_blocks(batch.parsed, batch.removed, None)
+        shared, again = self._shared_blocks(batch, batch.removed, None)
         entries = [
             replace(entry, replaces=indexed[entry.document.id].digest)
             for entry in batch.chunk(self.chunker, shared)

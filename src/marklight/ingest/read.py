@@ -12,10 +12,10 @@ import codecs
 import os
 import stat
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 from marklight.errors import Refused
+from marklight.lazy import dataclass
 from marklight.model import FileState
 
 MAX_LINES = 500_000

@@ -7,13 +7,14 @@ itself are imported only when there is something to read.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated
 
 from marklight.errors import SettingsError
+from marklight.lazy import dataclass
+from marklight.model import digest
 from marklight.settings import Within
-from marklight.text import digest, title_key
+from marklight.text.analyzer import title_key
 
 if TYPE_CHECKING:
     from marklight.ingest.parse import Title
@@ -29,7 +30,7 @@ PARSERS = {
 OFF = ("", "none")
 """Values in place of a parser: files that match the pattern are not indexed."""
 
-PARSER_VERSIONS = {"markdown": 4, "plain": 1}
+PARSER_VERSIONS = {"markdown": 6, "plain": 2}
 """All parsers. Raise the version when a parser's output changes: documents are then parsed again."""
 
 CHUNKER_VERSION = "chunker 6"

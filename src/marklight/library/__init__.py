@@ -16,14 +16,15 @@ from marklight.errors import UsageError
 from marklight.ingest.discover import Discover
 from marklight.ingest.pipeline import Ingest
 from marklight.ingest.recipe import Chunker
+from marklight.ingest.scan_record import FILE as SCAN_FILE
+from marklight.ingest.scan_record import ScanState
 from marklight.library import configuration
 from marklight.library.configuration import Index, Serve, Terminal, compose_pipeline
 from marklight.library.model_selection import ModelSelection
-from marklight.library.refresh import CollectionFiles, RefreshResult, ScanCursor
+from marklight.library.refresh import CollectionFiles, RefreshResult
 from marklight.library.validation import check_names, scope_of
 from marklight.operations import OPERATIONS, Operations
 from marklight.place import (
-    STORE,
     Place,
     index_address,
     library_records,
@@ -38,6 +39,7 @@ from marklight.settings import Settings
 if TYPE_CHECKING:
     from marklight.engines import ServerSettings
     from marklight.ingest.git import Repository
+    from marklight.library.images import ImageNames
     from marklight.library.shared_index import SharedIndex
     from marklight.library.watching import Watcher
     from marklight.model import Vector
@@ -69,11 +71,9 @@ IMPLEMENTATIONS = {
 """Functions of this package that execute the operations."""
 
 
-def never_cancelled() -> None:
-    """Return without raising: nothing cancels the operation."""
-
-
-DEFAULT_HOOKS = {"progress": no_progress, "check_cancelled": never_cancelled}
+PUBLIC = ("close", "collections", "ignored", "place", "settings", "watch")
+"""Public names of a library besides the operations."""
+DEFAULT_HOOKS = {"progress": no_progress, "check_cancelled": lambda: None}
 
 
 class Library(Operations):
@@ -108,7 +108,13 @@ class Library(Operations):
         """The last generation in which nothing waited for a vector."""
         self.watcher: Watcher | None = None
         """The watcher of the files, while one runs; it may stop at any time."""
+        self.embeds_later = False
+        """True if a process in the background embeds what a search leaves; a search then embeds for a short time only."""
         self._closed = False
+
+    def __dir__(self) -> list[str]:
+        """Return the names that stay as they are; all other attributes are for Marklight itself."""
+        return sorted({*OPERATIONS, *PUBLIC})
 
     # Resources
 
@@ -126,6 +132,13 @@ class Library(Operations):
     def files(self) -> CollectionFiles:
         """Return the files of the collections."""
         return CollectionFiles(self.collections, self.address.is_server)
+
+    @once
+    def image_names(self) -> ImageNames:
+        """Return the image files of the collections, for embeds that name no folder."""
+        from marklight.library.images import ImageNames
+
+        return ImageNames()
 
     @once
     def scope(self) -> tuple[tuple[str, str], ...]:
@@ -193,6 +206,7 @@ class Library(Operations):
             embedder=None,
             max_bytes=self.settings["index.max_bytes"],
             stored=self.stored_vectors,
+            scans=ScanState(self.address.folder and self.address.folder / SCAN_FILE),
         )
 
     @once
@@ -203,21 +217,16 @@ class Library(Operations):
 
     def stored_vectors(self, model: str, digests: Sequence[str]) -> Mapping[str, Vector]:
         """Return vectors by content digest from indexes of this folder in other places and of folders that no longer exist."""
-        from marklight.engines.embedded.checksums import stored_vectors
+        from marklight.engines.embedded.vector_files import stored_vectors
 
         vectors: dict[str, Vector] = {}
         for index, record in library_records():
             if index != self.address.folder and (
                 record.is_orphaned or record.is_of(self.place.folder)
             ):
-                for database in (index / STORE, index / "history" / STORE):
-                    vectors |= stored_vectors(database, model, digests)
+                for folder in (index, index / "history"):
+                    vectors |= stored_vectors(folder, model, digests)
         return vectors
-
-    @once
-    def cursor(self) -> ScanCursor:
-        """Return the scan cursor."""
-        return ScanCursor(self.address.folder)
 
     def settings_with(
         self, given: Mapping[str, Any] | None, assignments: Sequence[str] = ()
@@ -254,8 +263,9 @@ class Library(Operations):
     def close(self) -> None:
         """Close the engines; running searches end with an error."""
         self._closed = True
-        for name in ("ingest", "text_ingest"):
-            pop_cached(self, name)
+        pop_cached(self, "ingest")
+        if ingest := pop_cached(self, "text_ingest"):
+            ingest.save_scan()
         for name in ("engine", "commits_engine"):
             if engine := pop_cached(self, name):
                 engine.close()

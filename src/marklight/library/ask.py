@@ -12,12 +12,13 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from marklight.answer import CHARACTERS_PER_TOKEN, Answer, Hit
+from marklight.answer import Answer, Hit
 from marklight.errors import ModelError, ModelServerError, NotConfigured
 from marklight.formatting import headed_place, one_line, visible
+from marklight.lazy import dataclass
 from marklight.library.configuration import Ask
 from marklight.library.search import search
 from marklight.library.support import SupportCheck, inverse_frequencies
@@ -26,8 +27,8 @@ from marklight.place import complete_commands
 from marklight.ports import Embedder, LanguageModel, Prompt
 from marklight.results import CitedAnswer, Sentence
 from marklight.settings import user_file
-from marklight.text.lines import truncate_at_sentence
 from marklight.text.markdown import readable
+from marklight.text.tokens import count_tokens, fits, truncate_to_tokens
 
 if TYPE_CHECKING:
     from marklight.library import Library
@@ -64,13 +65,8 @@ def ask(
     settings = library.settings.build(Ask, "ask")
     writer = _writer(library, model)
     emit = emit or (lambda _: None)
-    results = search(
-        library,
-        query,
-        limit=limit or settings.passages,
-        check_cancelled=check_cancelled,
-        **options,
-    )
+    options |= {"limit": limit or settings.passages, "check_cancelled": check_cancelled}
+    results = search(library, query, **options)
     if results.hits:
         prompt, hits = build_prompt(
             query,
@@ -84,11 +80,8 @@ def ask(
         draft = _Draft(_check(library, results), len(hits), settings.unsupported == "remove", emit)
         draft.write(writer, prompt, check_cancelled)
         sent = library.models.first_use_notices(generating=model is None)
-        notices = [
-            *results.notices,
-            *(complete_commands(notice, library.place.folder) for notice in sent),
-        ]
-        answer = draft.answer(results, writer.name, notices)
+        completed = (complete_commands(notice, library.place.folder) for notice in sent)
+        answer = draft.answer(results, writer.name, [*results.notices, *completed])
     else:
         emit(results)
         reason = results.abstained or "No passage matches the query"
@@ -96,11 +89,9 @@ def ask(
     return replace(answer, took_ms=(time.perf_counter() - started) * 1000)
 
 
-def validate(
-    library: Library, query: str, options: Mapping[str, Any], model: LanguageModel | None = None
-) -> None:
+def validate(library: Library, query: str, options: Mapping[str, Any]) -> None:
     """Raise an error if there is no model or if an argument is invalid, before anything else is done."""
-    _writer(library, model)
+    _writer(library, None)
     filters = {name: options[name] for name in FILTERS}
     document_query(library, query, hypothesis=options["hypothesis"], **filters)
 
@@ -214,7 +205,7 @@ def _embedder(library: Library, language: str) -> Embedder | None:
 
 NO_ANSWER = "NO ANSWER"
 """Response of the model if the passages do not answer the query."""
-MIN_PASSAGE_CHARACTERS = 200
+MIN_PASSAGE_TOKENS = 60
 """A passage is left out rather than cut to fewer."""
 MAX_SENTENCE_CHARACTERS = 4000
 """A longer sentence is cut: a response without any end of a sentence must not take quadratic time."""
@@ -253,17 +244,17 @@ def build_prompt(
 ) -> tuple[Prompt, list[Hit]]:
     """Return the prompt, and the hits whose passages fit into it, cut as they are there."""
     passages: list[str] = []
-    available = passage_tokens * CHARACTERS_PER_TOKEN
+    available = passage_tokens
     for hit in hits:
         head = one_line(headed_place(hit.chunk, several_collections))
         text = visible(readable(hit.chunk.text)).strip() or one_line(hit.chunk.title)
-        left = available - len(head)
-        if left < len(text):
-            if left < MIN_PASSAGE_CHARACTERS and passages:
+        left = available - count_tokens(head)
+        if not fits(text, left):
+            if left < MIN_PASSAGE_TOKENS and passages:
                 break
-            text = truncate_at_sentence(text, max(left, MIN_PASSAGE_CHARACTERS))
+            text = truncate_to_tokens(text, max(left, MIN_PASSAGE_TOKENS))
         passages.append(f"{head}\n{text}")
-        available -= len(head) + len(text)
+        available = left - count_tokens(text)
     key = boundary_key([query, *passages])
     blocks = (
         f"{key} passage {number}\n{passage}\n{key} end of passage {number}"
@@ -407,14 +398,14 @@ def parse_citations(text: str) -> tuple[str, tuple[int, ...]]:
     masked = _mask_code(text)
     numbers: dict[int, None] = {}
     kept: list[str] = []
-    at = 0
+    start = 0
     for match in _CITATION.finditer(masked):
-        kept.append(text[at : match.start()].rstrip())
-        at = match.end()
+        kept.append(text[start : match.start()].rstrip())
+        start = match.end()
         for first, last in _RANGE.findall(match[1]):
             end = min(int(last or first), int(first) + MAX_CITATIONS)
             numbers.update(dict.fromkeys(range(int(first), end + 1)))
-    kept.append(text[at:])
+    kept.append(text[start:])
     # `It ends. [1].` ends twice.
     sentence = re.sub(r"([.!?…。])[.,;]\Z", r"\1", "".join(kept).strip())
     return (sentence if numbers else text.strip()), tuple(numbers)[:MAX_CITATIONS]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -23,6 +23,7 @@ from marklight.engines import (
 from marklight.errors import SettingsError, UsageError
 from marklight.ingest.discover import Discover
 from marklight.ingest.recipe import Chunker
+from marklight.lazy import dataclass
 from marklight.models.record import is_remote
 from marklight.place import PROJECT_FILE
 from marklight.search import pipeline
@@ -30,8 +31,6 @@ from marklight.settings import ABOVE_ZERO, SHARED_FILE, Layer, Schema, Settings,
 
 if TYPE_CHECKING:
     from marklight.models.remote.server import Server
-
-A_DAY_SECONDS = 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,10 +218,8 @@ class Index:
     """Time limit for waiting while another process writes to the index."""
     first_search_seconds: ClassVar[float] = 20.0
     """Time limit for embedding in the first search of a new library."""
-    search_seconds: Annotated[float, Within(0, A_DAY_SECONDS)] = 3.0
+    search_seconds: Annotated[float, Within(0, 86_400)] = 3.0
     """Time limit for indexing and embedding changes in any other search."""
-    scan_ms: Annotated[float, Within(1, 60_000)] = 50.0
-    """Time limit for checking files before a search; if it is reached, the next search continues from there."""
     debounce_ms: ClassVar[float] = 300.0
     """Pause after the last change before indexing, while watching."""
     reconcile_seconds: ClassVar[float] = 600.0

@@ -6,7 +6,7 @@ Each operation refreshes the index first, and reads a document again if its file
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from heapq import nsmallest
@@ -26,10 +26,10 @@ from marklight.library.refresh import (
 )
 from marklight.library.validation import context_level, globs
 from marklight.model import Document, DocumentId
-from marklight.ports import IndexedFile, Progress, Snapshot
+from marklight.ports import Progress, Snapshot
 from marklight.query import Filters
 from marklight.reference import has_wildcards
-from marklight.report import DocumentList, Extract, Graph, Links, Outline, Page, Related
+from marklight.report import DocumentList, Extract, Graph, Links, ListedFile, Outline, Page, Related
 from marklight.search import relations
 from marklight.search.context import extract_at_level
 
@@ -137,14 +137,14 @@ def outline(library: Library, ref: str, near: Path | None, progress: Progress) -
 def page(library: Library, ref: str, line: int, near: Path | None, progress: Progress) -> Page:
     """Return a document as safe HTML; of a very long one the part around a line."""
     from marklight.ingest.render import render
+    from marklight.library.images import LibraryNeighbours
 
     several = library.files.several
     with open_document(library, ref, near, progress) as opened:
         snapshot, document = opened.snapshot, opened.document
-        links = snapshot.links.outgoing(document.id)
-        targets = {link.link.keys: link.target.named(several) for link in links if link.target}
+        around = LibraryNeighbours(library, snapshot, document.id)
         parsers = library.text_ingest.discover.parsers
-        rendered = render(document, document.id.named(several), targets.get, line, parsers)
+        rendered = render(document, document.id.named(several), around, line, parsers)
         page = Page(
             document=document.id,
             title=document.title,
@@ -223,7 +223,7 @@ def resolve(library: Library, ref: str, near: Path | None, progress: Progress) -
             if not ids:
                 raise
         files = snapshot.documents.files_of(ids)
-    documents = tuple((id, files[id].file) for id in ids)
+    documents = tuple(ListedFile(id, files[id].file) for id in ids)
     return DocumentList(documents, len(ids), several_collections=library.files.several)
 
 
@@ -238,28 +238,23 @@ def _refusal(library: Library, documents: list[DocumentId]) -> str:
 
 @repeat_if_lost
 def list_documents(library: Library, like: str, after: str, limit: int) -> DocumentList:
-    """Return indexed documents in order of their ids, paginated; with `like`, the best matches of a text in paths."""
+    """Return a page of the documents in order of their ids; with `like`, the best matches of a text in paths.
+
+    `after` is the cursor `next` of the page before.
+    """
+    several = library.files.several
     with library.engine.snapshot() as snapshot:
-        return paginate(snapshot.documents.files(), like, after, limit, library.files.several)
-
-
-def paginate(
-    files: Mapping[DocumentId, IndexedFile],
-    like: str,
-    after: str,
-    limit: int,
-    several: bool = False,
-) -> DocumentList:
-    """Return one page of documents; `after` is the cursor `next` of the page before."""
+        files = snapshot.documents.files()
     if like:
         matches = nsmallest(limit, _path_matches(files, like.lower(), several))
-        documents = tuple((id, files[id].file) for _, id in matches)
+        documents = tuple(ListedFile(id, files[id].file) for _, id in matches)
         return DocumentList(documents, len(files), several_collections=several)
     last = _read_cursor(after) if after else None
     rest = [id for id in files if last is None or id > last]
     ids = nsmallest(limit, rest)
     cursor = json.dumps(ids[-1], ensure_ascii=False) if len(ids) < len(rest) else None
-    return DocumentList(tuple((id, files[id].file) for id in ids), len(files), cursor, several)
+    documents = tuple(ListedFile(id, files[id].file) for id in ids)
+    return DocumentList(documents, len(files), cursor, several)
 
 
 def _path_matches(

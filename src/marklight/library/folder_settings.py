@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from marklight import settings
+from marklight.errors import Message
 from marklight.ingest.recipe import OFF
 from marklight.settings import Ignored, Layer, Schema, Settings, typed_layer
 from marklight.trust import FolderFile, is_trusted, read_folder_file, record_of
@@ -160,12 +161,16 @@ def _notice(file: FolderFile, ignored: Sequence[Ignored]) -> str:
     """Return a notice that names the file, the settings in it that are ignored and how to allow them."""
     names = list(dict.fromkeys(map(named, ignored)))
     keys = ", ".join(names[:MAX_NAMED])
+    more, listed = "", ""
     if len(names) > MAX_NAMED:
-        keys += f" and {len(names) - MAX_NAMED} more, which `marklight settings` lists"
+        more, listed = f" and {len(names) - MAX_NAMED} more", ", which `marklight settings` lists"
     since = " It changed since it was trusted." if record_of(file.folder) else ""
-    return (
-        f"Ignored in {file.path}: {keys}. A folder's file may not set these.{since} If you trust its author,"
-        f" `{command(file.folder)}` lists and allows them"
+    ignored_in = f"Ignored in {file.path}: {keys}{more}"
+    not_allowed = "A folder's file may not set these"
+    return Message(
+        f"{ignored_in}{listed}. {not_allowed}.{since} If you trust its author,"
+        f" `{command(file.folder)}` lists and allows them",
+        f"{ignored_in}. {not_allowed}",
     )
 
 

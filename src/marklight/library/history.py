@@ -14,13 +14,7 @@ from marklight import engines
 from marklight.answer import within_budget
 from marklight.concurrency import repeat_if_lost
 from marklight.engines import EngineAddress, ServerSettings
-from marklight.errors import (
-    Busy,
-    HistoryError,
-    NotFound,
-    RepositoryOutside,
-    StoreError,
-)
+from marklight.errors import Busy, HistoryError, Message, NotFound, RepositoryOutside, StoreError
 from marklight.ingest.git import Repository, find
 from marklight.ingest.history import CommitIngest, RepositoryState
 from marklight.library.configuration import History
@@ -137,20 +131,24 @@ def refresh_commits(
 ) -> list[str]:
     """Index new commits and embed passages for a time; return notices about what failed."""
     limits, read_seconds = library.limits, library.settings.build(History, "history").read_seconds
+    embed_seconds = limits.first_search_seconds
+    if library.watcher:  # it goes on in the background
+        read_seconds = embed_seconds = max(1.0, library.settings["mcp.wait_seconds"] / 2)
     notices: list[str] = []
     try:
         empty = not ingest.counts().documents
         if ingest.differs():
-            with ingest.engine.writing(limits.wait_seconds if empty else SHORT_WAIT_SECONDS):
+            wait_seconds = min(limits.wait_seconds, read_seconds) if empty else SHORT_WAIT_SECONDS
+            with ingest.engine.writing(wait_seconds):
                 report = ingest.index_text(progress, time.monotonic() + read_seconds)
             notices += [*report.notices, *map(_unread_notice, report.skipped)]
     except Busy:
-        return ["Another process is indexing the history; results come from the index as it is"]
+        return ["The history is being indexed; results come from the index as it is"]
     except (StoreError, HistoryError) as error:
         if not ingest.counts().documents:
             raise
         return [f"The history index could not be updated: {error}"]
-    seconds = limits.first_search_seconds if empty else limits.search_seconds
+    seconds = embed_seconds if empty else min(embed_seconds, limits.search_seconds)
     notice = embed_for_query(
         ingest, library.embedding_commits, limits, query, _of_commits(progress), seconds
     )
@@ -159,17 +157,15 @@ def refresh_commits(
 
 def repository_notices(ingest: CommitIngest) -> list[str]:
     """Return notices about shallow, damaged and empty repositories."""
-    notices = []
+    notices: list[str] = []
     with ingest.engine.snapshot() as snapshot:
         manifest = snapshot.status.manifest()
         count = snapshot.status.counts("").documents
     for name, repository in ingest.repositories.items():
         folder, state = repository.folder, RepositoryState.stored(manifest, name)
         if repository.shallow_edge():
-            notices.append(
-                f"{folder} is a shallow clone without older commits;"
-                " `git fetch --unshallow` gets them"
-            )
+            statement = f"{folder} is a shallow clone without older commits"
+            notices.append(Message(f"{statement}; `git fetch --unshallow` gets them", statement))
         if state.problem:
             notices.append(f"{folder} is damaged, so some commits cannot be read: {state.problem}")
         if state.diff_problem:
@@ -200,12 +196,8 @@ def _with_full_hash(prepared: PreparedSearch, ingest: CommitIngest) -> PreparedS
     """Replace the text of a query that is an abbreviated hash by the full one."""
     query, text = prepared.query, prepared.query.text.strip()
     if _SHORT_HASH.fullmatch(text):
-        full = next(
-            filter(
-                None, (repository.full_hash(text) for repository in ingest.repositories.values())
-            ),
-            "",
-        )
+        hashes = (repository.full_hash(text) for repository in ingest.repositories.values())
+        full = next(filter(None, hashes), "")
         if full and full != query.text:
             return replace(prepared, query=replace(query, text=full, raw_text=query.text))
     return prepared
@@ -227,13 +219,14 @@ def search_commits(
     """Return the best commits for a query; new commits are indexed first."""
     used = library.settings_with(settings, assignments)
     pipeline = _commit_pipeline(library.pipeline_of(used))
-    prepared = prepare(library, commit_query(query, **options), pipeline, check_cancelled)
-    answer = _search(library, prepared, progress if refresh else None, explain=explain)
+    checked = commit_query(query, **options)
+    prepared = prepare(library, checked, pipeline, check_cancelled, explain=explain)
+    answer = _search(library, prepared, progress if refresh else None)
     return replace(answer, notices=(*used.notices, *answer.notices))
 
 
 def search_beside_documents(
-    library: Library, documents: PreparedSearch, progress: Progress | None, *, explain: bool
+    library: Library, documents: PreparedSearch, progress: Progress | None
 ) -> Commits:
     """Return the best commits for the query of a search of documents."""
     query, filters = documents.query, documents.query.filters
@@ -247,13 +240,13 @@ def search_beside_documents(
         filters=Filters(after=filters.after, before=filters.before),
     )
     pipeline = _commit_pipeline(documents.pipeline)
-    prepared = prepare(library, plain, pipeline, documents.check_cancelled)
-    return _search(library, prepared, progress, explain=explain)
+    prepared = prepare(
+        library, plain, pipeline, documents.check_cancelled, explain=documents.explain
+    )
+    return _search(library, prepared, progress)
 
 
-def _search(
-    library: Library, prepared: PreparedSearch, progress: Progress | None, *, explain: bool
-) -> Commits:
+def _search(library: Library, prepared: PreparedSearch, progress: Progress | None) -> Commits:
     """Return commits by the passages of their messages and diffs; without a progress, as indexed."""
     ingest, notices = commit_ingest(library, prepared.embedder)
     query = prepared.query
@@ -261,7 +254,7 @@ def _search(
     if progress:
         notices += refresh_commits(library, ingest, prepared.query, progress)
         if watcher := library.watcher:
-            watcher.wake()  # it embeds what there was no time for
+            watcher.wake()  # it reads and embeds what there was no time for
     notices += repository_notices(ingest)
     with library.searches, library.commits_engine.snapshot() as snapshot:
         ranking, counts, more = run(library, prepared, snapshot, search_deep_enough)
@@ -286,7 +279,7 @@ def _search(
         notices=tuple(notices),
         modified=modified,
         took_ms=prepared.took_ms,
-        explain=explain,
+        explain=prepared.explain,
         several_collections=len(ingest.repositories) > 1,
         known=commits,
     )
@@ -356,12 +349,18 @@ def _index_commits(
     )
 
 
-def embed_commits_for_seconds(library: Library, progress: Progress, seconds: float) -> bool:
-    """Embed commits for a time if a history is indexed; return true if there is more to do."""
+def continue_history(library: Library, progress: Progress, seconds: float) -> bool:
+    """Read, then embed commits for a time if a history is indexed; return true if there is more to do."""
     with library.commits_engine.snapshot() as snapshot:
         if not snapshot.generation:
             return False
-    # Nothing is read, so the repositories are not needed.
     ingest = CommitIngest(library.commits_engine, library.models.embedder, {}, 0)
     lock, report = library.embedding_commits, _of_commits(progress)
+    with suppress(HistoryError, NotFound, Busy):  # the next search reports it
+        ingest, _ = commit_ingest(library, ingest.embedder)
+        if ingest.differs():
+            with ingest.engine.writing(SHORT_WAIT_SECONDS):
+                read = ingest.index_text(progress, time.monotonic() + seconds)
+            if read.added:
+                return True
     return embed_for_seconds(ingest, lock, SHORT_WAIT_SECONDS, report, seconds)

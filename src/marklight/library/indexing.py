@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,10 +16,15 @@ from marklight.formatting import place_text
 from marklight.ingest.discover import OUTSIDE, Discover
 from marklight.library.history import index_history
 from marklight.library.progress import published, published_progress
-from marklight.library.refresh import embeds_here, forget_incomplete_copy, incomplete_notices
+from marklight.library.refresh import (
+    embeds_here,
+    forget_incomplete_copy,
+    incomplete_notices,
+    measure_unrelated,
+)
 from marklight.model import DocumentId
 from marklight.models import KNOWN, MULTILINGUAL
-from marklight.place import STORE, is_home, nested_libraries, nested_notices
+from marklight.place import STORE, nested_libraries, nested_notices
 from marklight.ports import Progress, Snapshot
 from marklight.report import Report
 from marklight.text.languages import CODES
@@ -45,13 +50,20 @@ class FirstRun(NamedTuple):
     files: int
     complete: bool
     """False if there are more files: counting them stopped after `FIRST_SCAN_SECONDS`."""
+    has_own: bool
+    """True if some of the files are in the folder itself, or in the folder of a collection, and not below it."""
     libraries: Sequence[str]
     """Other libraries below the folder; they are left out."""
+    others: Mapping[str, int]
+    """Numbers of documents that are not indexed, by format, such as PDF."""
 
-    @property
-    def is_home(self) -> bool:
-        """Return true for the home folder of this user, or a folder above it."""
-        return is_home(self.folder)
+
+OTHER_FORMATS = {
+    ".pdf": "PDF", ".doc": "Word", ".docx": "Word", ".odt": "OpenDocument", ".rtf": "RTF", ".epub": "EPUB",
+    ".html": "HTML", ".htm": "HTML", ".ipynb": "notebook", ".rst": "reStructuredText", ".adoc": "AsciiDoc",
+    ".org": "Org",
+}  # fmt: skip
+"""Formats of documents that are not indexed, by ending."""
 
 
 def first_run(library: Library) -> FirstRun | None:
@@ -62,7 +74,30 @@ def first_run(library: Library) -> FirstRun | None:
     until = time.monotonic() + FIRST_SCAN_SECONDS
     scan = library.settings.build(Discover, "files")(library.collections, until=until)
     below = list(map(str, nested_libraries(library.place.folder)[1]))
-    return FirstRun(library.place.folder, len(scan.files), scan.stopped is None, below)
+    return FirstRun(
+        library.place.folder,
+        len(scan.files),
+        scan.checked is None,
+        any("/" not in id.path for id in scan.files),
+        below,
+        _other_formats(library.collections.values(), until),
+    )
+
+
+def _other_formats(folders: Iterable[Path], until: float) -> Mapping[str, int]:
+    """Count documents in formats that are not indexed, until a time; hidden folders are left out."""
+    counts: Counter[str] = Counter()
+    for folder in folders:
+        for _, below, names in os.walk(folder):
+            below[:] = [name for name in below if not name.startswith((".", "node_modules"))]
+            counts.update(
+                OTHER_FORMATS[ending]
+                for name in names
+                if (ending := os.path.splitext(name)[1].lower()) in OTHER_FORMATS
+            )
+            if time.monotonic() > until:
+                break
+    return dict(counts.most_common())
 
 
 def index(library: Library, *, rebuild: bool, history: bool | None, progress: Progress) -> Report:
@@ -94,10 +129,8 @@ def index(library: Library, *, rebuild: bool, history: bool | None, progress: Pr
 def _index_documents(library: Library, progress: Progress, *, rebuild: bool) -> Report:
     """Index all text, then embed all passages, without a time limit."""
     ingest, wait_seconds = library.ingest, library.limits.wait_seconds
-    with library.refreshes.exclusive():
-        with ingest.engine.writing(wait_seconds):
-            report = ingest.index_text(ingest.compare(rebuild=rebuild), progress)
-        library.cursor.save(None)
+    with library.refreshes.exclusive(), ingest.engine.writing(wait_seconds):
+        report = ingest.index_text(ingest.compare(rebuild=rebuild), progress)
     if library.shared:
         library.shared.remember_folder()
     else:  # what the copy lacks was read from the files
@@ -115,6 +148,7 @@ def _index_documents(library: Library, progress: Progress, *, rebuild: bool) -> 
             hint = f"{error.hint}. {TEXT_IS_INDEXED}" if error.hint else TEXT_IS_INDEXED
             raise ModelServerError(error.message, hint) from error
         ingest.drop_unused_vectors()
+    measure_unrelated(library)
     changed = (*report.changed, *embedded.replaced)
     return replace(report, changed=changed, newly_embedded=embedded.passages)
 

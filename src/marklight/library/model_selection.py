@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from marklight import models
 from marklight.concurrency import once
-from marklight.errors import ModelError, UsageError
+from marklight.errors import Message, ModelError, UsageError
 from marklight.library.configuration import Ask, Model, Reranking
 from marklight.models import CachingEmbedder
 from marklight.ports import Embedder, LanguageModel, Reranker, Snapshot
@@ -37,6 +36,8 @@ class ModelSelection:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        self._embedders: dict[str, Embedder] = {}
+        self._lock = Lock()
 
     @once
     def embedder(self) -> Embedder | None:
@@ -44,21 +45,14 @@ class ModelSelection:
         model = self.settings.build(Model, "model")
         return None if model.name == "none" else self.embedder_named(model.name)
 
-    @once
-    def embedder_named(self) -> Callable[[str], Embedder]:
-        """Return a function that loads an embedding model by name, each once: an earlier one may be used for a while."""
-        model = self.settings.build(Model, "model")
-        server, threads = model.server, model.threads
-        load = cache(
-            lambda name: CachingEmbedder(models.load(name, threads=threads, server=server))
-        )
-        lock = Lock()
-
-        def load_once(name: str) -> Embedder:
-            with lock:  # `cache` lets two threads load two
-                return load(name)
-
-        return load_once
+    def embedder_named(self, name: str) -> Embedder:
+        """Return an embedding model by name, loaded once: an earlier one may be used for a while."""
+        with self._lock:
+            if name not in self._embedders:
+                model = self.settings.build(Model, "model")
+                loaded = models.load(name, threads=model.threads, server=model.server)
+                self._embedders[name] = cast(Embedder, CachingEmbedder(loaded))
+            return self._embedders[name]
 
     def multilingual(self, of_documents: Mapping[str, int]) -> Embedder | None:
         """Return the second model, if it is installed, for documents in languages that the first does not know."""
@@ -67,8 +61,8 @@ class ModelSelection:
         wanted, first = self.settings["model.multilingual"], self.embedder
         if wanted == "never" or first is None or not first.languages:
             return None
-        known = set(models.KNOWN[models.MULTILINGUAL].languages).difference(first.languages)
-        if wanted == "auto" and known.isdisjoint(main_languages(of_documents)):
+        added = set(models.KNOWN[models.MULTILINGUAL].languages).difference(first.languages)
+        if wanted == "auto" and added.isdisjoint(main_languages(of_documents)):
             return None
         try:
             return self.embedder_named(models.MULTILINGUAL)
@@ -83,23 +77,26 @@ class ModelSelection:
         """Return the models for the language of a query and for documents in other languages, and a notice if there is none."""
         from marklight.text.languages import language_name, main_languages
 
-        own = query.languages[0]
+        language = query.languages[0]
         if not first.languages:
             return first, None, []
         second = self.multilingual(of_documents)
         if second is not None and second.fingerprint not in snapshot.status.models():
             second = None
-        known = not set(first.languages).isdisjoint(main_languages(of_documents))
-        if own in first.languages and (known or second or not of_documents):
+        knows_documents = not set(first.languages).isdisjoint(main_languages(of_documents))
+        if language in first.languages and (knows_documents or second or not of_documents):
             return first, second, []
-        if second is not None and own in second.languages:
+        if second is not None and language in second.languages:
             return second, None, []
-        most = max(of_documents, key=lambda language: of_documents[language], default=own)
-        unknown = own if own not in first.languages else most
+        most = max(of_documents, key=lambda code: of_documents[code], default=language)
+        unknown = language if language not in first.languages else most
         notice = f"{first.name} does not know {language_name(unknown)}"
         if query.mode is Mode.SEMANTIC:
-            return first, None, [f"{notice}, so results may be wrong. {_MULTILINGUAL_HINT}"]
-        return None, None, [f"{notice}, so keywords alone are searched. {_MULTILINGUAL_HINT}"]
+            notice += ", so results may be wrong"
+            return first, None, [Message(f"{notice}. {_MULTILINGUAL_HINT}", notice)]
+        notice += ", so keywords alone are searched"
+        message = Message(f"{notice}. {_MULTILINGUAL_HINT}", notice, kind="language")
+        return None, None, [message]
 
     @once
     def embedder_server(self) -> Server | None:
@@ -225,7 +222,7 @@ def choose_embedder(
         if query.mode is Mode.SEMANTIC:
             raise UsageError(
                 "Semantic search needs a model, but model.name is none",
-                "Configure a model, or use --mode keyword",
+                Message("Configure a model, or use --mode keyword", "Use the mode keyword"),
             )
         return None, []
     counts = snapshot.status.counts("")
@@ -233,11 +230,16 @@ def choose_embedder(
     have = embedded.get(configured.fingerprint, 0)
     if have >= total:
         return configured, []
-    progress = f"{have} of {total} passages are embedded; {rest}"
+    embedding = f"{have} of {total} passages are embedded"
+    progress = f"{embedding}; {rest}"
     earlier = _earlier_model(snapshot, embedded, have, load)
     if earlier is not None:
-        return earlier, [f"{earlier.name} is used until {configured.name} is ready: {progress}"]
-    return configured, [f"Semantic search is incomplete: {progress}"]
+        used = f"{earlier.name} is used until {configured.name} is ready"
+        return earlier, [Message(f"{used}: {progress}", f"{used}: {embedding}")]
+    incomplete = "Semantic search is incomplete"
+    return configured, [
+        Message(f"{incomplete}: {progress}", f"{incomplete}: {embedding}", kind="indexing")
+    ]
 
 
 def model_in_use(snapshot: Snapshot, configured: Callable[[], str]) -> str:

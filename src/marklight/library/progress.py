@@ -7,10 +7,12 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from marklight.lazy import dataclass
+from marklight.platforms import is_running
 from marklight.ports import Progress
 from marklight.private_files import read_private, write_private
 
@@ -73,12 +75,12 @@ def published(folder: Path | None, progress: Progress) -> Iterator[Progress]:
 
     def publish(phase: str, done: int, total: int) -> None:
         nonlocal written_at
-        at = meter(phase, done, total)
+        current = meter(phase, done, total)
         now = time.monotonic()
         if now - written_at >= INTERVAL_SECONDS:
             written_at = now
             with suppress(OSError):
-                values = {**at.to_dict(), "pid": os.getpid()}
+                values = {**current.to_dict(), "pid": os.getpid()}
                 write_private(folder / FILE, json.dumps(values).encode())
         progress(phase, done, total)
 
@@ -97,22 +99,10 @@ def published_progress(folder: Path | None) -> IndexingProgress | None:
         if time.time() - (folder / FILE).stat().st_mtime > STALE_SECONDS:
             return None
         values = json.loads(read_private(folder / FILE))
-        if not _is_running(int(values.pop("pid"))):
+        if not is_running(int(values.pop("pid"))):
             return None
         return IndexingProgress(
             str(values["phase"]), int(values["done"]), int(values["total"]), values["seconds_left"]
         )
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return None
-
-
-def _is_running(pid: int) -> bool:
-    if os.name == "nt":  # where signal 0 would end the process
-        return True
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        pass
-    return True

@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from marklight.errors import NotFound, UsageError
+from marklight.errors import Message, NotFound, UsageError
 from marklight.formatting import place_text
+from marklight.lazy import dataclass
 from marklight.library.refresh import CollectionFiles
-from marklight.model import Document, DocumentId
+from marklight.model import Document, DocumentId, bounded_key
+from marklight.platforms import posix_path
 from marklight.ports import Snapshot
 from marklight.query import Filters, PathPattern
 from marklight.reference import (
@@ -26,7 +27,6 @@ from marklight.reference import (
 )
 from marklight.report import Extract
 from marklight.search.context import document_extract, passage_extract
-from marklight.text import bounded_key
 
 MAX_LISTED = 20
 """Documents that an error about an ambiguous name lists. Hand-set; not measured."""
@@ -112,16 +112,17 @@ class References:
         if here and name.startswith(("./", "../")):
             yield here
             return
-        by_path, by_collection = self._in_library(reading.names)
-        printed, other = (
-            (by_collection, by_path) if self.files.several else (by_path, by_collection)
-        )
+        printed, other = self._in_library(reading.names)
+        if self.files.several:
+            printed, other = other, printed
         yield [*printed, *here]
         if reading.exact:
             return
         yield other
         yield self.snapshot.links.named(bounded_key(_key(name).lower()))
         yield self._titled(name)
+        if "\\" in name:  # as Windows writes it
+            yield from self._matches(reading._replace(name=name.replace("\\", "/")))
         if (decoded := unquote(name)) != name and _is_unicode(decoded):
             yield from self._matches(reading._replace(name=decoded))
 
@@ -143,9 +144,7 @@ class References:
             return []
         path = (self.near or path) / path
         ids = [self.files.document_id(path)] if os.path.isabs(name) or _is_file(path) else []
-        if (
-            self.near is not None
-        ):  # a user of this machine, who may write it by way of a symbolic link
+        if self.near is not None:  # a user of this machine may name it by a symbolic link
             ids.append(self.files.file_id(path))
         return list(self.snapshot.documents.files_of(filter(None, ids)))[:1]
 
@@ -192,7 +191,7 @@ class References:
             or (few and suggestions.similar_paths(name, paths))
             or suggestions.paths_with_words(name, paths)
         )
-        hint = "Use `marklight search` to find documents"
+        hint: str = Message("Use `marklight search` to find documents", "Search to find documents")
         if similar:
             hint = f"Did you mean {' or '.join(similar)}?"
         return NotFound(f"No document is called {reference!r} in this library", hint)
@@ -248,7 +247,9 @@ def filter_patterns(
     names = [name for name in collections if not selected or name in selected]
     paths = FilterPaths(files, names if files.several else [], near)
     patterns = (
-        pattern for value in values for pattern in path_patterns(value, paths.targets, paths.exists)
+        pattern
+        for value in map(posix_path, values)
+        for pattern in path_patterns(value, paths.targets, paths.exists)
     )
     return tuple(dict.fromkeys(map(paths.whole_folder, patterns)))
 

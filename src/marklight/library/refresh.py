@@ -1,7 +1,7 @@
 """Refresh: bring the index up to date before a query, within a time limit.
 
 A refresh scans the disk, indexes the text of changed files and embeds new passages. Concurrent searches share one
-scan (single-flight); a scan of a huge tree that runs out of time continues later at the scan cursor.
+scan (single-flight); that of a huge tree, or of a slow network drive, is continued by the next search.
 The files of results are compared with the index once more: those that changed or disappeared since.
 """
 
@@ -10,27 +10,35 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
-from marklight.errors import Busy, ConnectionLost, ModelServerError, NotFound, Refused, StoreError
+from marklight.errors import (
+    Busy,
+    ConnectionLost,
+    Message,
+    ModelServerError,
+    NotFound,
+    Refused,
+    StoreError,
+)
+from marklight.ingest.discover import DENIED
+from marklight.lazy import dataclass
 from marklight.library.model_selection import EMBEDDING_MODES
+from marklight.library.progress import published_progress
 from marklight.library.validation import collection_of
-from marklight.model import Batch, Counts, DocumentId, FileState
+from marklight.model import Batch, Counts, DocumentId, FileState, digest
 from marklight.place import nested_notices
-from marklight.ports import INCOMPLETE, Engine, IndexedFile, PathRange, Progress, Snapshot
-from marklight.private_files import read_private, write_private
+from marklight.ports import INCOMPLETE, Engine, IndexedFile, Progress, Snapshot, Tools
 from marklight.query import Query
 from marklight.report import Report
-from marklight.text import digest
 
 if TYPE_CHECKING:
-    from marklight.ingest.discover import FollowedLinks
     from marklight.ingest.embedding import Indexing
     from marklight.ingest.pipeline import IndexDiff
     from marklight.library import Library
@@ -40,64 +48,16 @@ SHORT_WAIT_SECONDS = 0.5
 """Time limit of a search that waits for a lock (writer, embedding) or for the refresh of another caller: commits of vectors are short, those of much text are not."""
 MAX_NAMED_FOLDERS = 3
 """Folders that a notice names."""
+SCAN_SECONDS = 2.0
+"""Time limit for checking files before a search: enough for half a million files on a local disk, or for a tenth of them on a busy machine."""
 FEW_PASSAGES = 32
 """Passages without a vector that a search embeds itself although a watcher runs."""
 MAX_ATTEMPTS = 10
 """Maximum number of times that the files of an answer are indexed again; one that keeps changing is then shown."""
+AT_ONCE_SECONDS = 2.0
+"""Time limit for embedding in a search whose rest is embedded in the background."""
 BUSY = "Another process is indexing this library; results come from the index as it is"
 BUSY_HERE = "This library is being indexed; results come from the index as it is"
-CURSOR_FILE = "refresh.json"
-"""File beside the index. Without it, or if it is damaged, a scan starts at the beginning."""
-_MAX_CURSOR_BYTES = 64_000_000
-
-
-@dataclass(slots=True)
-class ScanCursor:
-    """The position where the last scan of a huge tree stopped; shared by all processes through a file."""
-
-    folder: Path | None
-    """Folder of the index; None if it is in memory."""
-    followed_links: FollowedLinks = field(default_factory=dict)
-    _next: PathRange | None = None
-    _loaded: bool = False
-
-    def ranges(self, collections: Iterable[str]) -> list[PathRange]:
-        """Return the whole tree as ranges of paths, beginning at the cursor."""
-        if not self._loaded:
-            self._loaded = True
-            with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-                self._load()
-        names = sorted(collections)
-        if self._next is None or self._next.collection not in names:
-            return [PathRange(name) for name in names]
-        index, path = names.index(self._next.collection), self._next.first
-        others = [PathRange(name) for name in (*names[index + 1 :], *names[:index])]
-        return [self._next, *others, PathRange(names[index], "", path)]
-
-    def save(self, stopped: PathRange | None) -> None:
-        """Continue there next time; None if the scan was complete."""
-        before, self._next = self._next, stopped
-        if self.folder is None or stopped == before:
-            return
-        file = self.folder / CURSOR_FILE
-        with suppress(OSError):  # a read-only index: the cursor lasts for this process
-            if stopped is None:
-                file.unlink(missing_ok=True)
-                return
-            content = {"next": stopped[:2], "claimed": self.followed_links}
-            write_private(file, json.dumps(content).encode())
-
-    def _load(self) -> None:
-        if self.folder is None:
-            return
-        content = json.loads(read_private(self.folder / CURSOR_FILE, _MAX_CURSOR_BYTES))
-        collection, path = content["next"]
-        followed_links = {
-            str(name): {str(target): str(link) for target, link in links.items()}
-            for name, links in content["claimed"].items()
-        }
-        f"{collection}{path}".encode()  # JSON can contain a lone surrogate, a path of ours cannot
-        self._next, self.followed_links = PathRange(str(collection), str(path)), followed_links
 
 
 class RefreshResult(NamedTuple):
@@ -129,6 +89,8 @@ def refresh(library: Library, query: Query | None, progress: Progress) -> Refres
             return RefreshResult((state,) if state else ())
     limits = library.limits
     seconds = limits.first_search_seconds if new else limits.search_seconds
+    if library.embeds_later:
+        seconds = min(seconds, AT_ONCE_SECONDS)
     until = time.monotonic() + seconds
     nested = nested_notices(library.place.folder) if new and not before.generation else []
     result = library.refreshes.run(
@@ -151,9 +113,13 @@ def refresh(library: Library, query: Query | None, progress: Progress) -> Refres
         return result
     if watcher and (outdated or library.ingest.counts().pending > FEW_PASSAGES):
         return result  # the watcher embeds them
+    if library.embeds_later and published_progress(library.address.folder):
+        return result  # a process in the background does
     if not new:  # the first run of the text has a time limit of its own
         seconds = max(0.0, until - time.monotonic())
     notice = embed_for_query(library.ingest, library.embedding, limits, query, progress, seconds)
+    if not library.ingest.has_pending():
+        measure_unrelated(library)
     more = (notice,) if notice and notice not in result.notices else ()
     return result._replace(notices=(*result.notices, *more))
 
@@ -162,20 +128,17 @@ def _refresh_text(
     library: Library, progress: Progress, until: float, *, new: bool
 ) -> RefreshResult:
     """Index changed text, without a time limit if the library is new, else until `until`; failures become notices."""
-    ingest, cursor = library.text_ingest, library.cursor
+    ingest = library.text_ingest
     try:
         diff, report = index_changes(
             library,
             progress,
-            ranges=None if new else cursor.ranges(ingest.collections),
-            followed_links=None if new else cursor.followed_links,
-            scan_seconds=None if new else library.limits.scan_ms / 1000,
+            scan_seconds=None if new else SCAN_SECONDS,
             wait_seconds=_wait_seconds(library, new),
             until=None if new else until,
         )
         if new:
             ingest.update_communities()
-        cursor.save(PathRange(*report.unread[0]) if report.unread else diff.scan.stopped)
     except Busy:
         return RefreshResult((BUSY,))
     except ConnectionLost:
@@ -194,8 +157,6 @@ def index_changes(
     library: Library,
     progress: Progress,
     *,
-    ranges: Sequence[PathRange] | None,
-    followed_links: FollowedLinks | None,
     scan_seconds: float | None = None,
     wait_seconds: float = SHORT_WAIT_SECONDS,
     until: float | None = None,
@@ -203,17 +164,13 @@ def index_changes(
     """Scan the disk and index what differs; without a difference the writer lock is not taken."""
     started = time.perf_counter()
     ingest = library.text_ingest
-
-    def scan() -> IndexDiff:
-        stop = time.monotonic() + scan_seconds if scan_seconds is not None else None
-        return ingest.compare(ranges=ranges, until=stop, followed_links=followed_links)
-
-    diff = scan()
+    stop = time.monotonic() + scan_seconds if scan_seconds is not None else None
+    diff = ingest.compare(until=stop)
     if not diff:
         return diff, Report()
     with ingest.engine.writing(wait_seconds):
-        if ingest.counts().generation != diff.generation:
-            diff = scan()  # another process has written since
+        if not ingest.is_current(diff):  # another process has written since
+            diff = ingest.compare(until=stop)
         report = ingest.index_text(diff, progress, until)
     return diff, replace(report, took_ms=(time.perf_counter() - started) * 1000)
 
@@ -223,7 +180,6 @@ def index_again(library: Library, documents: Iterable[DocumentId], progress: Pro
     ids = sorted(documents)
     if not ids or not library.indexes_here:
         return False
-    ranges = [PathRange(*id, end=id.path + "\0") for id in ids]
     ingest = library.text_ingest
     try:
         with ingest.engine.writing(SHORT_WAIT_SECONDS):
@@ -231,7 +187,7 @@ def index_again(library: Library, documents: Iterable[DocumentId], progress: Pro
                 damaged = tuple(snapshot.status.damaged_documents(ids))
             if damaged:  # else the unchanged file would count as indexed
                 ingest.engine.commit(Batch(removed=damaged))
-            ingest.index_text(ingest.compare(ranges=ranges), progress)
+            ingest.index_text(ingest.compare(documents=ids), progress)
         return True
     except StoreError:
         return False
@@ -256,9 +212,7 @@ def embed_for_query(
         first = partial(passages_matching, ingest.engine, query)
         limited, until = ingest.with_time_limit(seconds), time.monotonic() + seconds
         limited.embed_missing(progress, until, first, limits.wait_seconds)
-        if (
-            not ingest.has_outdated()
-        ):  # else vectors would be dropped for which there are no passages yet
+        if not ingest.outdated:  # else vectors would be dropped whose passages are not stored yet
             ingest.drop_unused_vectors()
         return ""
     except ModelServerError as error:
@@ -291,25 +245,44 @@ def embed_for_seconds(
         lock.release()
 
 
+def measure_unrelated(library: Library) -> None:
+    """Store the level of unrelated queries once all passages are embedded, and again when the library has grown by half.
+
+    It takes as long as 65 searches. Where it cannot be stored, the level is estimated from the size of the library.
+    """
+    from marklight.search.probability import is_calibrated
+    from marklight.search.unrelated import is_stale, level_key
+
+    with library.engine.snapshot() as snapshot:
+        calibrated = (name for name in snapshot.status.models() if is_calibrated("hybrid", name))
+        stale = [name for name in calibrated if is_stale(snapshot, name)]
+        embedder = library.models.embedder if stale else None
+        if embedder is None or embedder.fingerprint not in stale:
+            return
+        level = library.pipeline.unrelated_level(Tools(snapshot, embedder, explain=False))
+    with suppress(StoreError), library.engine.writing(SHORT_WAIT_SECONDS):
+        manifest = {level_key(embedder.fingerprint): json.dumps(level)}
+        library.engine.commit(Batch(manifest=manifest))
+
+
 def _scan_notices(library: Library, diff: IndexDiff, report: Report) -> Iterator[str]:
-    for folder in diff.denied[:MAX_NAMED_FOLDERS]:
+    unreadable = diff.scan.unreadable
+    denied = [failure.document for failure in unreadable if failure.reason == DENIED]
+    for folder in denied[:MAX_NAMED_FOLDERS]:
         yield unlisted_notice(shown_folder(folder, library.collections))
-    if (more := len(diff.denied) - MAX_NAMED_FOLDERS) > 0:
-        yield f"{more:,} more folders cannot be listed; `marklight status` names them"
+    if (more := len(denied) - MAX_NAMED_FOLDERS) > 0:
+        statement = f"{more:,} more folders cannot be listed"
+        yield Message(f"{statement}; `marklight status` names them", statement)
     yield from report.notices
-    watcher = library.watcher
-    if diff.scan.stopped and not (watcher and watcher.watching):
-        files = len(diff.scan.files)
-        total = max(library.text_ingest.counts().documents, files)
+    if diff.scan.checked is not None:
+        total = library.text_ingest.counts().documents
         yield (
-            f"Checked {files:,} of about {total:,} files for changes in {library.limits.scan_ms:g} ms;"
+            f"Checked {diff.scan.checked:,} of about {total:,} files for changes in {SCAN_SECONDS:g} s;"
             " the next searches check the others"
         )
     if report.unread:
-        yield (
-            f"{len(report.unread):,} changed files are not indexed yet;"
-            " the next searches or `marklight index` index them"
-        )
+        statement = f"{len(report.unread):,} changed files are not indexed yet; the next searches"
+        yield Message(f"{statement} or `marklight index` index them", f"{statement} index them")
 
 
 def _wait_seconds(library: Library, new: bool) -> float:
@@ -321,7 +294,8 @@ def outdated_notices(library: Library, rest: str) -> list[str]:
     if not (count := len(library.text_ingest.outdated)):
         return []
     documents = "1 document keeps" if count == 1 else f"{count:,} documents keep"
-    return [f"{documents} the passages of earlier settings until new ones are embedded; {rest}"]
+    statement = f"{documents} the passages of earlier settings until new ones are embedded"
+    return [Message(f"{statement}; {rest}", statement)]
 
 
 def embeds_here(library: Library) -> bool:
@@ -337,7 +311,7 @@ def refresh_existing(library: Library, progress: Progress) -> tuple[str, ...]:
         if snapshot.generation == 0:
             raise NotFound(
                 f"Nothing is indexed in {library.place.folder} yet",
-                "Name the library's folder, or run `marklight index`",
+                Message("Name the library's folder, or run `marklight index`", "Try again later"),
             )
     return (*library.settings.notices, *refresh(library, None, progress).notices)
 
@@ -347,18 +321,19 @@ def stale_notice(count: int) -> list[str]:
     if not count:
         return []
     files = "A file is" if count == 1 else f"{count} files are"
-    return [
-        f"{files} shown as indexed before the last change; a search without --no-refresh indexes changes"
-    ]
+    statement = f"{files} shown as indexed before the last change"
+    return [Message(f"{statement}; a search without --no-refresh indexes changes", statement)]
 
 
 def incomplete_notices(snapshot: Snapshot) -> list[str]:
     """Return the notice about an index into which only a part of another one was copied so far."""
     if not snapshot.status.manifest().get(INCOMPLETE):
         return []
+    statement = "A copy into this index is incomplete, so documents may be missing"
     return [
-        "A copy into this index is incomplete, so documents may be missing;"
-        " run the same `marklight copy` or `marklight import` again"
+        Message(
+            f"{statement}; run the same `marklight copy` or `marklight import` again", statement
+        )
     ]
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from marklight.answer import Answer, Level, Ranking, within_budget
 from marklight.concurrency import repeat_if_lost
-from marklight.errors import HistoryError, ModelServerError, NotFound
+from marklight.errors import HistoryError, Message, ModelServerError, NotFound
+from marklight.lazy import dataclass
 from marklight.library.configuration import Model
 from marklight.library.model_selection import (
     EMBEDDING_MODES,
@@ -61,6 +62,7 @@ class PreparedSearch:
     embedder: Embedder | None
     reranker: Reranker | None
     check_cancelled: Callable[[], None]
+    explain: bool
     started: float
 
     @property
@@ -76,13 +78,18 @@ class PreparedSearch:
 
 
 def prepare(
-    library: Library, query: Query, pipeline: Pipeline, check_cancelled: Callable[[], None]
+    library: Library,
+    query: Query,
+    pipeline: Pipeline,
+    check_cancelled: Callable[[], None],
+    *,
+    explain: bool = False,
 ) -> PreparedSearch:
     """Load the models that a query needs, so that a missing one is reported before any other work."""
     started = time.perf_counter()
     reranker = library.models.reranker_for(query, pipeline)
     embedder = library.models.embedder if query.mode in EMBEDDING_MODES else None
-    return PreparedSearch(query, pipeline, embedder, reranker, check_cancelled, started)
+    return PreparedSearch(query, pipeline, embedder, reranker, check_cancelled, explain, started)
 
 
 def search(
@@ -117,7 +124,8 @@ def search_once(
     """Return the best passages for a query, and the best commits too with the history."""
     checked = document_query(library, query, **options)
     used = library.settings_with(settings, assignments)
-    prepared = prepare(library, checked, library.pipeline_of(used), check_cancelled)
+    pipeline = library.pipeline_of(used)
+    prepared = prepare(library, checked, pipeline, check_cancelled, explain=explain)
     fresh = refresh_index(library, checked, progress) if refresh else RefreshResult()
     refreshing = progress if refresh and library.indexes_here else None
     found, reading = read_current(library, prepared, find_passages, refreshing)
@@ -144,7 +152,7 @@ def search_once(
         from marklight.library.history import search_beside_documents
 
         try:
-            commits = search_beside_documents(library, prepared, refreshing, explain=explain)
+            commits = search_beside_documents(library, prepared, refreshing)
         except (HistoryError, NotFound) as error:  # the documents are shown all the same
             notices.append(str(error))
     return Answer(
@@ -296,7 +304,8 @@ def run(
     of_documents = documents_by_language(snapshot.metadata.languages(), counts.documents)
     languages = query_languages(prepared.query.text, of_documents)
     query = replace(prepared.query, languages=languages)
-    rest = IN_BACKGROUND if library.watcher else RUN_INDEX
+    later = library.watcher or library.embeds_later
+    rest = IN_BACKGROUND if later else RUN_INDEX
     embedder, notices = choose_embedder(
         query, snapshot, prepared.embedder, library.models.embedder_named, rest
     )
@@ -315,6 +324,7 @@ def run(
         now=time.time(),
         notify=notices.append,
         check_cancelled=prepared.check_cancelled,
+        explain=prepared.explain,
     )
     try:
         result = execute(prepared.pipeline, query, tools)
@@ -396,7 +406,8 @@ def _empty_notices(library: Library, index: Counts, progress: Progress | None) -
     # Without a refresh the documents may be on the disk all the same.
     if progress:
         return [f"There are no documents in {folder}"]
-    return [f"{folder} is not indexed yet: run `marklight index`"]
+    statement = f"{folder} is not indexed yet"
+    return [Message(f"{statement}: run `marklight index`", statement)]
 
 
 def _damage_notices(repaired: set[DocumentId], left_out: set[DocumentId]) -> list[str]:
@@ -407,7 +418,8 @@ def _damage_notices(repaired: set[DocumentId], left_out: set[DocumentId]) -> lis
         notices.append(f"Damaged in the index and read again from the disk: {names}")
     if left_out:
         names = ", ".join(sorted(id.path for id in left_out))
-        notices.append(f"Damaged in the index and left out: {names}; `marklight doctor` repairs it")
+        statement = f"Damaged in the index and left out: {names}"
+        notices.append(Message(f"{statement}; `marklight doctor` repairs it", statement))
     return notices
 
 

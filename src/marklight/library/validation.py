@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from marklight.errors import SettingsError, UsageError
-from marklight.query import Filters, Mode, PathPattern, Query
+from marklight.query import PARAMETERS, Filters, Mode, PathPattern, Query
 
 if TYPE_CHECKING:
     from marklight.library import Library
 
-FILTERS = (
-    *("collection", "path", "exclude", "tag", "where", "after", "before"),
-    *("near", "part", "mode"),
-)
+FILTERS = (*PARAMETERS, "near", "part", "mode")
 """Arguments of `document_query` that every search of documents has."""
 
 
@@ -23,41 +20,38 @@ def document_query(
     library: Library,
     query: str,
     *,
-    collection: Sequence[str],
-    path: Sequence[str],
-    exclude: Sequence[str],
-    tag: Sequence[str],
-    where: Mapping[str, str] | Sequence[str],
-    after: str | None,
-    before: str | None,
     near: Path | None,
     part: Path | None,
     mode: str,
     hypothesis: str | None = None,
     **options: Any,
 ) -> Query:
-    """Return the query of a search of documents; the other options are fields of `Query`."""
-    known = library.collections
+    """Return the query of a search of documents; the other options are filters and fields of `Query`."""
+    folders = library.collections
+    collection = options["collection"]
     others = library.shared.other_collections(collection) if library.shared else ()
-    selected = collections(collection, [*known, *others])
-    filters = Filters(
-        collections=selected,
-        paths=path_filter(path, known, selected, near),
-        exclude=path_filter(exclude, known, selected, near),
-        tags=tuple(name.removeprefix("#") for name in texts(tag)),
-        where=pairs(where),
-        after=moment(after),
-        before=moment(before, last=True),
-        within=scope_of(known, part) if part else library.scope,
-    )
-    several = len(known) > 1
+    selected = collections(collection, [*folders, *others])
+    convert: dict[str, Callable[[Any], Any]] = {
+        "collection": lambda _: selected,
+        "path": lambda globs: path_filter(globs, folders, selected, near),
+        "exclude": lambda globs: path_filter(globs, folders, selected, near),
+        "tag": lambda tags: tuple(name.removeprefix("#") for name in texts(tags)),
+        "where": pairs,
+        "after": moment,
+        "before": lambda day: moment(day, last=True),
+    }
+    filters: dict[str, Any] = {
+        field: convert.get(name, texts)(options.pop(name)) for name, field in PARAMETERS.items()
+    }
+    within = scope_of(folders, part) if part else library.scope
+    several = len(folders) > 1
     return Query(
         text=query_text(query),
         mode=Mode(mode),
-        filters=filters,
+        filters=Filters(**filters, within=within),
         hypothesis="" if hypothesis is None else query_text(hypothesis, "hypothesis"),
-        collections=tuple(known) if several else (),
-        current_collection=collection_of(known, near or Path.cwd()) if several else "",
+        collections=tuple(folders) if several else (),
+        current_collection=collection_of(folders, near or Path.cwd()) if several else "",
         **options,
     )
 

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from contextlib import suppress
 from dataclasses import replace
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
-from marklight.errors import MarklightError, ModelError, Stopped, StoreError
-from marklight.ingest.discover import FollowedLinks
-from marklight.ingest.pipeline import IndexDiff
-from marklight.ingest.watch import Watch
-from marklight.library.history import embed_commits_for_seconds
+from marklight.errors import MarklightError, Message, ModelError, Stopped, StoreError
+from marklight.ingest.watch import Watch, open_watch
+from marklight.library.history import continue_history
 from marklight.library.progress import IndexingProgress, ProgressMeter
-from marklight.library.refresh import embed_for_seconds, embeds_here, index_changes
-from marklight.ports import PathRange
+from marklight.library.refresh import (
+    embed_for_seconds,
+    embeds_here,
+    index_changes,
+    measure_unrelated,
+)
 from marklight.report import Report
 
 if TYPE_CHECKING:
     from marklight.library import Library
 
+IN_BACKGROUND = ("Embedding", "Reading commits")
+"""Beginnings of phases during which all documents can be found."""
 EMBEDDING_SECONDS = 2.0
 """Seconds of embedding before the next check for changed files."""
 SCAN_SHARE = 20
@@ -51,7 +56,6 @@ class Watcher:
         """True if the system delivers file-system events; else the disk is scanned now and then."""
         self.listeners: list[Callable[[Report], None]] = []
         """Called after every run or refresh that changed something, in the thread that did it."""
-        self._followed_links: FollowedLinks = {}
         self._meter = ProgressMeter()
         self._model_problem = ""
         self._model_retry_at = 0.0
@@ -87,7 +91,7 @@ class Watcher:
     def is_reading(self) -> bool:
         """Return true while text is being indexed."""
         progress = self.progress
-        return progress is not None and not progress.phase.startswith("Embedding")
+        return progress is not None and not progress.phase.startswith(IN_BACKGROUND)
 
     @property
     def is_scanning(self) -> bool:
@@ -99,6 +103,16 @@ class Watcher:
     def text_was_tried(self) -> bool:
         """Return true once the first indexing run is over."""
         return self._text_tried.is_set()
+
+    @property
+    def verified(self) -> str:
+        """Return the version of the index that equals the disk now; empty if changes are not indexed yet."""
+        if not self.watching:
+            return ""
+        with suppress(MarklightError):
+            diff = self.library.text_ingest.compare()
+            return "" if diff else diff.version
+        return ""
 
     def wait_for_text(self) -> bool:
         """Wait a moment for the first run, which suffices for a small library; return true if it is over."""
@@ -125,7 +139,7 @@ class Watcher:
             except Stopped:
                 pass
             except MarklightError as error:
-                self.problem = str(error)
+                self.problem = Message(str(error), error.message)
             except Exception as error:  # without this, the thread would end unnoticed
                 self.problem = f"Watching the files failed: {type(error).__name__}: {error}"
             self.progress, self.watching = None, False
@@ -135,31 +149,40 @@ class Watcher:
     def _watch(self) -> None:
         if not self.library.indexes_here:
             return
-        limits, reading = self.library.limits, self.library.text_ingest
-        watch = Watch(reading.discover, reading.collections, limits.debounce_ms)
+        scan_at = 0.0
+        watch, reopen_seconds = self._open_watch(), self.library.limits.reconcile_seconds
+        reopen_at = time.monotonic() + reopen_seconds
         try:
-            watch.add_folders(self._index(None).scan.folders)
-            # A second scan at once, since files may have changed before their folder was watched.
-            scan_at, renewed_at = 0.0, time.monotonic()
             while not self._stopping.is_set():
                 started = time.monotonic()
                 if started >= scan_at:
-                    if watch.problem and started >= renewed_at + limits.reconcile_seconds:
-                        watch.restart()
-                        renewed_at = started
-                    watch.add_folders(self._index(None).scan.folders)
+                    if watch.problem and started >= reopen_at:
+                        watch.close()
+                        watch, reopen_at = self._open_watch(), started + reopen_seconds
+                    self._index(everything=True)
                     scan_at = time.monotonic() + self._pause(watch, time.monotonic() - started)
                 embedding = self._embed()
                 self._update_state(watch)
                 next_at = min(scan_at, self._model_retry_at) if self._model_problem else scan_at
-                spans = watch.wait(0 if embedding else next_at - time.monotonic(), self._wake)
+                seconds = 0 if embedding else next_at - time.monotonic()
+                is_changed = watch.wait(seconds, self._wake)
                 if not self._stopping.is_set():
                     self._wake.clear()
-                if spans:
-                    watch.add_folders(self._index(spans).scan.folders, spans)
+                if is_changed:
+                    self._index()
                     scan_at = min(scan_at, time.monotonic() + self._pause(watch, 0))
         finally:
+            if (scans := self.library.text_ingest.scans).watch is watch:
+                scans.watch = None
             watch.close()
+
+    def _open_watch(self) -> Watch:
+        """Start to watch; the next scan adds all folders."""
+        ingest = self.library.text_ingest
+        roots = map(os.path.realpath, ingest.collections.values())
+        watch = open_watch(ingest.discover, self.library.limits.debounce_ms, roots)
+        ingest.scans.watch = watch
+        return watch
 
     def _pause(self, watch: Watch, scan_seconds: float) -> float:
         """Return the time until the next full scan; a folder that is missing may appear at any time."""
@@ -177,19 +200,14 @@ class Watcher:
         problems = (self._model_problem, self._commits_problem, *self.library.files.missing())
         self.problem = ". ".join(filter(None, problems))
 
-    def _index(self, spans: Sequence[PathRange] | None) -> IndexDiff:
-        """Index the text of all files, or of some ranges of paths, while no search refreshes."""
-        library, links = self.library, {} if spans is None else self._followed_links
-        self._followed_links = links
+    def _index(self, *, everything: bool = False) -> None:
+        """Index the text of changed files, while no search refreshes; compare all of them, or those with events."""
+        library = self.library
         try:
             with library.refreshes.exclusive():
-                diff, report = index_changes(
-                    library, self._report, ranges=spans, followed_links=links
-                )
-                self.notify(report)
-                if spans is None:
-                    library.cursor.save(None)
-                return diff
+                if everything:
+                    library.text_ingest.scans.compare_everything()
+                self.notify(index_changes(library, self._report)[1])
         finally:
             self.progress = None
             self._text_tried.set()
@@ -199,7 +217,7 @@ class Watcher:
         if self._model_problem and time.monotonic() < self._model_retry_at:
             return False
         try:
-            more = self._embed_documents() or self._embed_commits()
+            more = any([self._embed_documents(), self._continue_history()])
         except ModelError as error:
             self._model_problem, more = str(error), False
             self._model_retry_at = time.monotonic() + MODEL_RETRY_SECONDS
@@ -217,15 +235,16 @@ class Watcher:
             library.ingest, library.embedding, wait, self._report, EMBEDDING_SECONDS
         ):
             return True
+        measure_unrelated(library)
         library.text_ingest.update_communities()
         return False
 
-    def _embed_commits(self) -> bool:
-        """Embed commits for a time; a history index that cannot be written must not stop the watcher."""
+    def _continue_history(self) -> bool:
+        """Read and embed commits for a time; a history index that cannot be written must not stop the watcher."""
         try:
-            more = embed_commits_for_seconds(self.library, self._report, EMBEDDING_SECONDS)
+            more = continue_history(self.library, self._report, EMBEDDING_SECONDS)
         except StoreError as error:
-            self._commits_problem = f"Commits could not be embedded: {error}"
+            self._commits_problem = f"Commits could not be indexed: {error}"
             return False
         self._commits_problem = ""
         return more

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from copy import copy
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from marklight.errors import ModelError
 from marklight.models.record import (
     DEFAULT,
     DEFAULT_RERANKER,
+    GRANITE,
     KINDS,
     KNOWN,
     MULTILINGUAL,
@@ -19,10 +19,11 @@ from marklight.models.record import (
     Kind,
     ModelRecord,
     is_remote,
+    package_folder,
 )
 
 if TYPE_CHECKING:
-    from marklight.model import Matrix, Vector
+    from marklight.model import Vector
     from marklight.models.remote.server import Server
     from marklight.ports import Embedder, Reranker
 
@@ -32,7 +33,7 @@ CACHED_QUERIES = 256
 
 
 class CachingEmbedder:
-    """Wraps an embedder and keeps its most recent query vectors (LRU): several stages of a search need the same one."""
+    """Forwards to an embedder, and keeps its most recent query vectors (LRU): several stages of a search need the same one."""
 
     def __init__(self, model: Embedder) -> None:
         self._model = model
@@ -40,42 +41,16 @@ class CachingEmbedder:
         """The most recent one last."""
         self._lock = Lock()
 
-    @property
-    def name(self) -> str:
-        return self._model.name
-
-    @property
-    def fingerprint(self) -> str:
-        return self._model.fingerprint
-
-    @property
-    def dimension(self) -> int:
-        return self._model.dimension
-
-    @property
-    def token_limit(self) -> int:
-        return self._model.token_limit
-
-    @property
-    def languages(self) -> tuple[str, ...]:
-        return self._model.languages
-
-    def count_tokens(self, texts: Sequence[str]) -> list[int]:
-        return self._model.count_tokens(texts)
-
-    def embed_passages(self, texts: Sequence[str]) -> Matrix:
-        return self._model.embed_passages(texts)
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # of a copy that has no model yet
+            raise AttributeError(name)
+        return getattr(self._model, name)
 
     def with_time_limit(self, seconds: float) -> Embedder:
         """Return the same model with the wrapped one limited in time; the cache is shared."""
         other = copy(self)
         other._model = self._model.with_time_limit(seconds)
-        return other
-
-    def unload(self) -> None:
-        """Unload the wrapped model, where it supports that; the cache stays."""
-        if hasattr(self._model, "unload"):
-            self._model.unload()
+        return cast("Embedder", other)
 
     def embed_query(self, text: str) -> Vector:
         with self._lock:
@@ -121,14 +96,14 @@ def load(
         from marklight.models.remote.embedder import RemoteEmbedder
 
         return RemoteEmbedder(_configured(name, server), cache_dir)
-    from marklight.models.onnx import OnnxEmbedder
+    from marklight.models.onnx import BundledEmbedder, OnnxEmbedder
 
     record, folder = _find(name, "embedder", cache_dir)
     if record is UNIVERSAL:
         from marklight.models.universal_encoder import UniversalEmbedder
 
         return UniversalEmbedder(record, folder, threads)
-    return OnnxEmbedder(record, folder, threads)
+    return (BundledEmbedder if record is GRANITE else OnnxEmbedder)(record, folder, threads)
 
 
 def load_reranker(
@@ -175,11 +150,13 @@ _WRONG_KIND = {
 
 def _find(name: str, kind: Kind, cache_dir: Path | None) -> tuple[ModelRecord, Path]:
     """Return the record and the folder of a model on this machine; raise if there is none of this kind."""
+    record = KNOWN.get(name)
+    if record is not None and record.package and record.kind == kind:
+        return record, package_folder(record)
     from marklight.models import store
 
-    record = KNOWN.get(name)
     if record is not None and record.package:
-        folder = store.package_folder(record) if record.kind == kind else Path()
+        folder = Path()
     elif stored := store.stored_folder(name, cache_dir):
         record, folder = store.stored_record(stored), stored
     elif record is None and Path(name).expanduser().is_dir():

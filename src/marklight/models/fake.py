@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Self
 
-from marklight.text import analyze
+from marklight.lazy import dataclass
+from marklight.text.analyzer import analyze
 
 if TYPE_CHECKING:
     from marklight.model import Matrix, Vector
+
+
+@lru_cache(maxsize=10_000)
+def _hash(word: str) -> int:
+    data = word.encode("utf-8", "surrogatepass")
+    return int.from_bytes(blake2b(data, digest_size=8).digest(), "little")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +42,12 @@ class FakeEmbedder:
         rows = np.zeros((len(texts), self.dimension), np.float32)
         for row, text in zip(rows, texts, strict=True):
             # A text without words gets the vector of the empty word, so that no vector is zero.
-            for word in analyze(text) or [""]:
-                hashed = blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-                at = int.from_bytes(hashed, "little")
-                row[at % self.dimension] += 1.0 if at >> 63 else -1.0
+            hashes = [_hash(word) for word in analyze(text) or [""]]
+            np.add.at(
+                row,
+                [number % self.dimension for number in hashes],
+                [1.0 if number >> 63 else -1.0 for number in hashes],
+            )
             if not row.any():  # words that cancel each other
                 row[0] = 1.0
             row /= np.linalg.norm(row)

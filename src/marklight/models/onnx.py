@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from heapq import heapify, heappop, heappush
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from marklight.concurrency import once
 from marklight.errors import ModelError
 from marklight.models.record import File, ModelRecord
-from marklight.models.store import file_problem
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
 
     from marklight.model import Matrix, Vector
+
+Item = TypeVar("Item")
 
 MAX_THREADS = 8
 """Every thread holds one batch, about 30 MB by estimate; not measured beyond two cores."""
@@ -31,6 +34,24 @@ bounded; tokens that long occur only in rulers such as `-----`."""
 BATCH_TOKENS = 1024
 """Tokens in one run at most. More takes memory in every thread and gains nothing: on a quiet
 machine 512, 2048 and 8192 are within 4 % of it, single texts within 6 % (benchmarks/embedding.py)."""
+
+BEGIN, END = 0, 2
+_SPECIAL_IDS = {"<s>": BEGIN, "<pad>": 1, "</s>": END, "<unk>": 3, "<mask>": 50264}
+_SPECIAL = re.compile(r"<s>|<pad>|</s>|<unk>|\s*<mask>", re.ASCII)
+
+_WORD = re.compile(
+    r"'(?:[stmd]|re|ve|ll)| ?[A-Za-z]+| ?[0-9]+| ?[^\sA-Za-z0-9]+|\s+(?!\S)|\s+", re.ASCII
+)
+"""The words of GPT-2, over a text whose other characters are replaced by an ASCII character of their class."""
+
+_CLASSES = "!a0\t"
+"""Characters that replace others in the search for words: punctuation and the rest, letters, numbers, white space."""
+
+MAX_CACHED_WORDS = 50_000
+"""About 10 MB; Markdown repeats its words, so that nearly all of them are in the cache while a folder is indexed."""
+
+_MANY_WORDS = 1_000
+"""Words after which a dictionary of all merges pays: it takes 10 ms to fill, a search in the table 1 µs."""
 
 
 class Session(NamedTuple):
@@ -59,6 +80,9 @@ class OnnxModel:
     @once
     def tokenizer(self) -> Tokenizer:
         """The model's tokenizer, without padding or truncation."""
+        from marklight.models.store import check_tokenizers
+
+        check_tokenizers(self.name)
         from tokenizers import Tokenizer
 
         data = self._verified(self.record.files[-1:]).read_bytes()
@@ -78,10 +102,12 @@ class OnnxModel:
 
     def _verified(self, files: Sequence[File]) -> Path:
         """Return the path of the first file; raise if one has changed since it was pulled or imported."""
-        for file in files:
-            problem = "" if self.record.package else file_problem(self.folder, file)
-            if problem:
-                raise ModelError(problem, f"Pull or import {self.name} again")
+        if not self.record.package:
+            from marklight.models.store import file_problem
+
+            for file in files:
+                if problem := file_problem(self.folder, file):
+                    raise ModelError(problem, f"Pull or import {self.name} again")
         return self.folder / files[0].path
 
     def unload(self) -> None:
@@ -93,25 +119,19 @@ class OnnxModel:
 class OnnxEmbedder(OnnxModel):
     """A sentence-embedding model."""
 
+    def __init__(self, record: ModelRecord, folder: Path, threads: int | None = None) -> None:
+        super().__init__(record, folder, threads)
+        self.dimension = record.dimension
+        self.token_limit = record.token_limit
+        self.languages = record.languages
+
     @once
     def fingerprint(self) -> str:
         return self.record.fingerprint  # kept: a digest over many fields, read by several stages
 
-    @property
-    def dimension(self) -> int:
-        return self.record.dimension
-
-    @property
-    def token_limit(self) -> int:
-        return self.record.token_limit
-
-    @property
-    def languages(self) -> tuple[str, ...]:
-        return self.record.languages
-
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         prefixed = [self.record.passage_prefix + replace_surrogates(text) for text in texts]
-        return [len(encoding) for encoding in self.tokenizer.encode_batch_fast(prefixed)]
+        return [len(ids) for ids in self._encode(prefixed)]
 
     def embed_passages(self, texts: Sequence[str]) -> Matrix:
         return self._embed([self.record.passage_prefix + text for text in texts])
@@ -135,27 +155,22 @@ class OnnxEmbedder(OnnxModel):
         def fill(positions: list[int]) -> None:
             rows[positions] = self._run([tokens[position] for position in positions])
 
-        if len(grouped) == 1:  # most often a query
-            fill(grouped[0])
-            return rows
         # Several batches at once, one thread each, are faster than one batch on all threads, where every
         # operation waits for the slowest thread (benchmarks/embedding.py: 1.2 times on idle cores, 1.7 on busy ones).
-        pool = ThreadPoolExecutor(min(self.threads, len(grouped)))
-        try:
-            for _ in pool.map(fill, grouped):
-                pass
-        finally:
-            pool.shutdown(cancel_futures=True)
+        run_in_threads(fill, grouped, self.threads)
         return rows
 
     def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the token ids of each text, truncated at the token limit."""
         most = self.token_limit * MAX_CHARACTERS_PER_TOKEN
         shortened = [replace_surrogates(text[:most]) for text in texts]
-        return [self._truncate(each) for each in self.tokenizer.encode_batch_fast(shortened)]
+        return [self._truncate(ids) for ids in self._encode(shortened)]
 
-    def _truncate(self, encoding: Encoding) -> list[int]:
-        ids: list[int] = encoding.ids
+    def _encode(self, texts: list[str]) -> list[list[int]]:
+        """Return the token ids of each text, with special tokens."""
+        return [encoding.ids for encoding in self.tokenizer.encode_batch_fast(texts)]
+
+    def _truncate(self, ids: list[int]) -> list[int]:
         if len(ids) > self.token_limit:
             end = self._closing_tokens
             ids = ids[: self.token_limit - end] + ids[len(ids) - end :]
@@ -187,11 +202,30 @@ class OnnxEmbedder(OnnxModel):
             vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
         return vectors
 
-    @once
+    @property
     def _closing_tokens(self) -> int:
         """Number of special tokens at the end of every text; a truncated text keeps them."""
         mask: list[int] = self.tokenizer.encode("a").special_tokens_mask
-        return next((at for at, special in enumerate(reversed(mask)) if not special), 0)
+        return next((count for count, special in enumerate(reversed(mask)) if not special), 0)
+
+
+class BundledEmbedder(OnnxEmbedder):
+    """The bundled model, with a tokenizer of its own."""
+
+    @once
+    def _byte_pairs(self) -> BytePairTokenizer:
+        return BytePairTokenizer((self.folder / self.record.files[-1].path).read_bytes())
+
+    def _encode(self, texts: list[str]) -> list[list[int]]:
+        return [self._byte_pairs.encode(text) for text in texts]
+
+    @property
+    def _closing_tokens(self) -> int:
+        return 1
+
+    def unload(self) -> None:
+        super().unload()
+        self.__dict__.pop("_byte_pairs", None)
 
 
 class Pair(NamedTuple):
@@ -228,6 +262,8 @@ class CrossEncoder(OnnxModel):
         # One pair per run, so that nothing is padded: with a MiniLM of 6 layers and passages of 210 tokens,
         # runs of up to 512 and 1024 tokens took 1.1 and 1.5 times as long, and short ones gained only 5 %.
         # Pairs run in parallel, one thread each, for the same reason as batches.
+        from concurrent.futures import ThreadPoolExecutor
+
         pool = ThreadPoolExecutor(min(self.threads, len(passages)))
         scores: list[float] = []
         try:
@@ -280,15 +316,15 @@ class CrossEncoder(OnnxModel):
 def fit(encoding: Encoding, limit: int) -> Pair:
     """Truncate a pair at the token limit: the passage first, the query only beyond half of the limit."""
     sequences = encoding.sequence_ids
-    query = [at for at, sequence in enumerate(sequences) if sequence == 0]
-    passage = [at for at, sequence in enumerate(sequences) if sequence == 1]
+    query = [place for place, sequence in enumerate(sequences) if sequence == 0]
+    passage = [place for place, sequence in enumerate(sequences) if sequence == 1]
     room = max(0, limit - (len(sequences) - len(query) - len(passage)))
     query_room = max(room // 2, room - len(passage))
     dropped = {*query[query_room:], *passage[max(0, room - len(query[:query_room])) :]}
-    kept = [at for at in range(len(sequences)) if at not in dropped]
+    kept = [place for place in range(len(sequences)) if place not in dropped]
     ids, types = encoding.ids, encoding.type_ids
     # A session needs at least one token, also where the tokenizer adds no special ones.
-    return Pair([ids[at] for at in kept] or [0], [types[at] for at in kept] or [0])
+    return Pair([ids[place] for place in kept] or [0], [types[place] for place in kept] or [0])
 
 
 def batches(lengths: Sequence[int], most: int = BATCH_TOKENS) -> Iterator[list[int]]:
@@ -338,3 +374,129 @@ def thread_count(wanted: int | None) -> int:
     if hasattr(os, "sched_getaffinity"):
         return min(len(os.sched_getaffinity(0)), MAX_THREADS)
     return min(os.cpu_count() or 1, MAX_THREADS)
+
+
+def run_in_threads(function: Callable[[Item], None], items: Sequence[Item], threads: int) -> None:
+    """Call a function for each item, several at once; after an error, those that have not begun are left out."""
+    if len(items) < 2:  # most often a query
+        for item in items:
+            function(item)
+        return
+    from concurrent.futures import ThreadPoolExecutor
+
+    pool = ThreadPoolExecutor(min(threads, len(items)))
+    try:
+        for _ in pool.map(function, items):
+            pass
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+class _CharacterClasses(dict[int, str]):
+    """Maps code points to ASCII characters of the same class, for `str.translate`."""
+
+    def __init__(self, starts: Sequence[int]) -> None:
+        self._starts = starts
+        """Sorted: the first code point of each range, times four, plus its class."""
+
+    def __missing__(self, point: int) -> str:
+        start = self._starts[bisect_right(self._starts, point * 4 + 3) - 1]
+        character = chr(point) if point < 128 else _CLASSES[start % 4]
+        self[point] = character
+        return character
+
+
+class BytePairTokenizer:
+    """Byte-level BPE of the bundled model: the same token ids as the package `tokenizers`, opened in milliseconds.
+
+    Text is split at special tokens, then into words, and the bytes of each word are merged by rank (Sennrich et al. 2016,
+    with the byte alphabet of GPT-2). `scripts/build_model.py` writes the table of merges and character classes, so that
+    neither depends on the Unicode version of Python. Several threads may share it.
+    """
+
+    def __init__(self, table: bytes) -> None:
+        numbers = memoryview(table).cast("I")
+        count, pairs = numbers[0], 257
+        self._byte_ids = numbers[1:pairs].tolist()
+        self._pairs = numbers[pairs : pairs + count]
+        """Sorted: left id << 16 | right id."""
+        self._merges = numbers[pairs + count : pairs + 2 * count]
+        """Rank << 16 | id of the merged token, for each pair."""
+        self._classes = _CharacterClasses(numbers[pairs + 2 * count :])
+        self._find: Callable[[int, int], int] = self._search
+        """Returns the merge of a pair, or the second argument."""
+        self._words: dict[str, list[int]] = {}
+
+    def _search(self, pair: int, default: int) -> int:
+        place = bisect_left(self._pairs, pair)
+        found = place < len(self._pairs) and self._pairs[place] == pair
+        return self._merges[place] if found else default
+
+    def encode(self, text: str) -> list[int]:
+        """Return the token ids of a text without lone surrogates."""
+        plain = text if text.isascii() else text.translate(self._classes)
+        ids, start = [BEGIN], 0
+        if "<" in text:
+            for match in _SPECIAL.finditer(plain):
+                ids += self._encode_words(text[start : match.start()], plain[start : match.start()])
+                ids.append(_SPECIAL_IDS[match[0].lstrip()])
+                start = match.end()
+        ids += self._encode_words(text[start:], plain[start:])
+        ids.append(END)
+        return ids
+
+    def _encode_words(self, text: str, plain: str) -> list[int]:
+        if text == plain:
+            words = _WORD.findall(text)
+        else:
+            words = [text[match.start() : match.end()] for match in _WORD.finditer(plain)]
+        cache = self._words
+        ids: list[int] = []
+        for word in words:
+            merged = cache.get(word)
+            if merged is None:
+                merged = self._merge(word)
+                self._remember(word, merged)
+            ids += merged
+        return ids
+
+    def _remember(self, word: str, ids: list[int]) -> None:
+        if len(self._words) >= MAX_CACHED_WORDS:
+            self._words.clear()
+        self._words[word] = ids
+        if len(self._words) == _MANY_WORDS:
+            merges = zip(self._pairs.tolist(), self._merges.tolist(), strict=True)
+            self._find = dict(merges).get
+
+    def _merge(self, word: str) -> list[int]:
+        """Merge the bytes of a word: the pair of the lowest rank first, of equal ones the leftmost.
+
+        Symbols are a linked list and candidates a heap, so that a word of n bytes takes n log n steps: a paragraph
+        of Chinese or a ruler is one word.
+        """
+        find = self._find
+        ids = [self._byte_ids[byte] for byte in word.encode()]
+        end = len(ids)
+        ids.append(
+            -1
+        )  # no pair has this id, so that the first and the last symbol need no exception
+        after, before = list(range(1, end + 2)), list(range(-1, end))
+        heap = [
+            merge << 32 | left
+            for left in range(end)
+            if (merge := find(ids[left] << 16 | ids[left + 1], -1)) >= 0
+        ]
+        heapify(heap)
+        while heap:
+            candidate = heappop(heap)
+            merge, left = candidate >> 32, candidate & 0xFFFFFFFF
+            right = after[left]
+            if find(ids[left] << 16 | ids[right], -1) != merge:
+                continue  # one of the two symbols was merged with another
+            ids[left], ids[right] = merge & 0xFFFF, -1
+            after[left] = following = after[right]
+            before[following] = left
+            for first, second in ((before[left], left), (left, following)):
+                if (merge := find(ids[first] << 16 | ids[second], -1)) >= 0:
+                    heappush(heap, merge << 32 | first)
+        return [id for id in ids if id >= 0]

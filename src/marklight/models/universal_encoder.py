@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from marklight.concurrency import once
 from marklight.errors import ModelError
-from marklight.models.onnx import MAX_CHARACTERS_PER_TOKEN, replace_surrogates, thread_count
+from marklight.models.onnx import (
+    MAX_CHARACTERS_PER_TOKEN,
+    replace_surrogates,
+    run_in_threads,
+    thread_count,
+)
 from marklight.models.record import ModelRecord
 
 if TYPE_CHECKING:
@@ -83,8 +87,7 @@ class UniversalEmbedder:
             # One text at a time, so that its vector does not depend on the rest of its batch.
             rows[position] = encoder.encode([texts[position]])[0]
 
-        with ThreadPoolExecutor(self._threads) as pool:
-            list(pool.map(fill, range(len(texts))))
+        run_in_threads(fill, range(len(texts)), self._threads)
         return rows
 
     def embed_query(self, text: str) -> Vector:

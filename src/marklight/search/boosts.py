@@ -7,20 +7,21 @@ and keywords that equal the query, and names in code.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from math import nextafter
 from typing import Annotated, ClassVar, NamedTuple
 
 from marklight.answer import Hit, Hits, best_first
+from marklight.lazy import dataclass, lazy_pattern
 from marklight.model import Chunk, DocumentId
 from marklight.ports import Tools
 from marklight.query import Mode, Query
 from marklight.settings import Within
-from marklight.text import code_terms, normalize
+from marklight.text.analyzer import code_terms, normalize
+from marklight.text.markdown import only_embeds
 
 DAY_SECONDS = 86_400
 FACTORS = ((7, 1.2), (30, 1.1))
@@ -41,8 +42,10 @@ def boost(hits: Hits, factors: Mapping[DocumentId, float], by: str) -> Hits:
     Nothing changes where all factors are equal: scores are probabilities, and a folder that was copied
     yesterday makes no passage more likely.
     """
+    if all(factor == 1.0 for factor in factors.values()):
+        return hits
     if len({factors.get(hit.chunk.document, 1.0) for hit in hits}) < 2:
-        return best_first(hits)
+        return hits
     return best_first(_boosted(hit, factors.get(hit.chunk.document, 1.0), by) for hit in hits)
 
 
@@ -240,19 +243,13 @@ def title_matches(query: Query, hits: Hits, tools: Tools) -> list[Match]:
                 level = TITLE_LEVEL
         elif chunk.document not in documents:
             hit, level = _best_hit(hits, chunk, _section(chunk, wanted)), HEADING_LEVEL
-            if hit.chunk.text.lstrip().startswith("![[") and _only_embeds(hit.chunk.text):
+            if hit.chunk.text.lstrip().startswith("![[") and only_embeds(hit.chunk.text):
                 continue  # the embedded document has the text
         else:
             continue
         if tools.exists(chunk.document):
             matches.setdefault(hit.chunk.id, Match(level, hit))
     return sorted(matches.values(), key=lambda match: (-match.share, match.hit.chunk.id))
-
-
-def _only_embeds(text: str) -> bool:
-    from marklight.text.markdown import only_embeds
-
-    return only_embeds(text)
 
 
 def _with_completed_titles(
@@ -276,10 +273,11 @@ def _with_completed_titles(
 def _best_hit(hits: Hits, first: Chunk, section: tuple[str, ...]) -> Hit:
     """Return the best hit of the document below these headings, or its first passage."""
     for hit in hits:
-        same_document = hit.chunk.document == first.document
-        if same_document and (
-            hit.chunk.headings[: len(section)] == section or hit.chunk.id == first.id
-        ):
+        if hit.chunk.document != first.document:
+            continue
+        if not section or hit.chunk.id == first.id:
+            return hit
+        if hit.chunk.headings[: len(section)] == section:
             return hit
     return Hit(first, 0.0)
 
@@ -348,9 +346,9 @@ MAX_NAMED_PASSAGES = 5
 MAX_NAMES = 3
 """Names of a query that are looked up. Hand-set; not measured."""
 
-_NAME = re.compile(r"(?<![\w$])[A-Za-z_$]\w*(?:[a-z0-9][A-Z]|[A-Za-z0-9]_[A-Za-z0-9])\w*")
+_NAME = lazy_pattern(r"(?<![\w$])[A-Za-z_$]\w*(?:[a-z0-9][A-Z]|[A-Za-z0-9]_[A-Za-z0-9])\w*")
 """A name of several words, in camel case or with underscores, as no word of prose is written."""
-_TOKEN = re.compile(r"[A-Za-z_$][\w$]*")
+_TOKEN = lazy_pattern(r"[A-Za-z_$][\w$]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,8 +383,9 @@ def _name_matches(name: str, query: Query, tools: Tools) -> list[Hit]:
     """Return the best passages whose code has the name as a whole, not yet scored."""
     limit = 4 * MAX_NAMED_PASSAGES  # others have only parts of the name
     candidates = tools.snapshot.lexical.search_code(code_terms(name), query.filters, limit)
-    chunks = (hit.chunk for hit in tools.hits(candidates, by="code"))
-    matching = [chunk for chunk in chunks if _folded(name) in _folded_names(chunk.code)]
+    chunks = tools.snapshot.documents.chunks([candidate.chunk_id for candidate in candidates])
+    wanted = _folded(name)
+    matching = [chunk for chunk in chunks if wanted in map(_folded, _TOKEN.findall(chunk.code))]
     if len(matching) > MAX_NAMED_PASSAGES:
         return []  # a name such as `FastAPI`, which says little about where the answer is
     return [Hit(chunk, 0.0) for chunk in matching if tools.exists(chunk.document)]
@@ -395,7 +394,3 @@ def _name_matches(name: str, query: Query, tools: Tools) -> list[Hit]:
 def _folded(name: str) -> str:
     """Return a name without case and underscores, which naming conventions differ in."""
     return name.replace("_", "").lower()
-
-
-def _folded_names(code: str) -> set[str]:
-    return {_folded(token) for token in _TOKEN.findall(code)}

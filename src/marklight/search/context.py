@@ -6,17 +6,17 @@ The stages `parents` and `context` show more of a document around a hit.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from marklight.answer import Hit, Hits, Level, best_first
 from marklight.errors import NotFound, UsageError
-from marklight.model import Chunk, Document, DocumentId, Heading
+from marklight.lazy import dataclass
+from marklight.model import Chunk, Document, DocumentId
 from marklight.ports import Snapshot, Tools
 from marklight.query import Query
 from marklight.report import Extract
-from marklight.text import digest
 from marklight.text.lines import DocumentLines, Lines
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class OpenDocuments(dict[DocumentId, "OutlinedPage | None"]):
 
 def parent_passage(chunk: Chunk, documents: OpenDocuments) -> Chunk:
     """Return the parent section of a passage as a chunk; the passage itself if it has none."""
-    from marklight.text.markdown import embedding_text
+    from marklight.text.markdown import embedding_digest
 
     stored, document = documents.snapshot.documents.section(chunk.parent), documents[chunk.document]
     if stored is None or document is None:
@@ -82,7 +82,7 @@ def parent_passage(chunk: Chunk, documents: OpenDocuments) -> Chunk:
         anchor=section.anchor,
         lines=section.lines,
         text=text,
-        digest=digest(embedding_text(chunk.title, section.headings, text)),
+        digest=embedding_digest(chunk.title, section.headings, text),
         merged=(),
         boilerplate=(),
     )
@@ -96,10 +96,8 @@ def levels(chunks: Iterable[Chunk], documents: OpenDocuments) -> dict[str, tuple
     """
     shown = {chunk.id: chunk for chunk in chunks}
     stored = documents.snapshot.documents.context_levels(list(shown))
-    others = [id for id in shown if id not in stored]
-    indexed = {chunk.id: chunk for chunk in documents.snapshot.documents.chunks(others)}
     return {
-        id: stored.get(id) or documents.levels(indexed.get(id) or parent_passage(chunk, documents))
+        id: stored.get(id) or documents.levels(parent_passage(chunk, documents))
         for id, chunk in shown.items()
     }
 
@@ -132,9 +130,9 @@ class Parents:
             return hits
         documents = OpenDocuments(tools.snapshot)
         sections: dict[str, Hit] = {}
-        for hit in hits:
+        for hit in tools.read(hits):
             section = parent_passage(hit.chunk, documents)
-            sections.setdefault(section.id, replace(hit, chunk=section))
+            sections.setdefault(section.id, hit.with_chunk(section))
         return best_first(sections.values())
 
 
@@ -151,7 +149,7 @@ class Context:
         documents = OpenDocuments(tools.snapshot)
         shown: list[Hit] = []
         cut = 0
-        for index, hit in enumerate(hits):
+        for index, hit in enumerate(tools.read(hits)):
             if len(shown) == query.limit:
                 shown += hits[index:]
                 break
@@ -177,9 +175,8 @@ class Context:
         text = page.between(*lines)
         if len(text) > max(self.max_characters, len(chunk.text)):
             return hit, False  # a part of a very long line
-        return replace(
-            hit, chunk=replace(chunk, lines=lines, text=text, boilerplate=())
-        ), lines == wanted
+        expanded = replace(chunk, lines=lines, text=text, boilerplate=())
+        return hit.with_chunk(expanded), lines == wanted
 
 
 def _contains(shown: Hit, hit: Hit) -> bool:
@@ -247,10 +244,7 @@ def extract_at_level(extract: Extract, level: str, snapshot: Snapshot, count: in
 
 def _passage(chunk: Chunk, snapshot: Snapshot) -> Extract:
     documents = OpenDocuments(snapshot)
-    return replace(
-        expand(chunk, "passage", documents),
-        levels=levels([chunk], documents)[chunk.id],
-    )
+    return replace(expand(chunk, "passage", documents), levels=levels([chunk], documents)[chunk.id])
 
 
 def _section(id: str, snapshot: Snapshot) -> Chunk | None:
@@ -272,7 +266,8 @@ def _lines_of(document: Document, first: int, last: int) -> Extract:
             f"{document.id.path} has only {len(lines)} lines", "Give a range within them"
         )
     last = min(last, len(lines))
-    headings = _headings_at(document.outline, first)
+    above = (part for part in document.outline if part.lines[0] <= first <= part.lines[1])
+    headings = tuple(heading.text for heading in above)
     return Extract(document.id, document.title, headings, (first, last), lines.between(first, last))
 
 
@@ -306,10 +301,3 @@ def _heading_hint(document: Document, fragment: str) -> str:
         return f"Did you mean {' or '.join(f'#{anchor}' for anchor in similar)}?"
     listed = [heading.anchor for heading in document.outline[:MAX_LISTED]]
     return f"It has: {', '.join(listed) or 'none'}"
-
-
-def _headings_at(outline: Sequence[Heading], line: int) -> tuple[str, ...]:
-    """Return the headings above this line, outermost first."""
-    return tuple(
-        heading.text for heading in outline if heading.lines[0] <= line <= heading.lines[1]
-    )

@@ -6,21 +6,21 @@ text of their own are shown first, up to a limit.
 
 from __future__ import annotations
 
-import re
+import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from itertools import accumulate, chain
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache, cached_property, lru_cache, partial
+from itertools import chain
 from math import inf, log, nextafter
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from marklight.answer import Hit, Hits, best_first
-from marklight.model import Chunk, DocumentId
-from marklight.ports import Tools
+from marklight.lazy import dataclass
+from marklight.model import ENOUGH_PROSE, Chunk, DocumentId
+from marklight.ports import Embedder, Tools
 from marklight.query import Query
 from marklight.settings import ABOVE_ZERO, Within
-from marklight.text import fold, normalize, query_terms, surface_prefixes, title_key
+from marklight.text.analyzer import fold, normalize, query_terms, surface_prefixes, title_key
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,56 +28,32 @@ if TYPE_CHECKING:
 
     from marklight.model import Matrix
 
-SIGNATURE_BITS = 2039
+SIGNATURE_BITS = 2048
 """Bits of a signature. A passage of 1,000 characters has about 450 different trigrams, so most have a bit of
-their own; a prime, so that the remainders are spread evenly."""
-_WORDS_PER_SIGNATURE = -(-SIGNATURE_BITS // 64)
-NARROW = 1024
-"""Trigrams of code points below it fit 32 bits, which sort in half the time."""
-PREFIX_WORDS = 12
-"""Words at the beginning by which most texts differ, so that few are compared as a whole."""
-VARIABLE_ENDINGS = "ie"
-"""Last letters of a stem that the word may lack: `happi` of happy, `hope` of hoping."""
+their own."""
+MULTIPLIERS = (0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D)
+"""Odd constants of xxHash, one for each character of a trigram: the sum of the products, 32 bits, is its hash."""
+MAX_SIGNATURES = 4096
+"""Signatures that are cached, with the texts some 5 MB: half of the passages of a search were found by one of
+the hundred searches before it."""
 
 
-def distinct(texts: Sequence[str]) -> list[int]:
-    """Return the indexes of texts that differ from all before them in more than white space."""
-    first: dict[object, int] = {}
-    for index, key in enumerate(_white_space_keys(texts)):
-        first.setdefault(key, index)
-    return list(first.values())
-
-
-def equal_pairs(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Yield the indexes of each text and of every one before it that differs in white space at most."""
-    before: dict[object, list[int]] = defaultdict(list)
-    for index, key in enumerate(_white_space_keys(texts)):
-        yield from ((index, earlier) for earlier in before[key])
-        before[key].append(index)
-
-
-def _white_space_keys(texts: Sequence[str]) -> Iterator[object]:
-    """Yield a key for each text, equal for texts that differ in white space at most."""
-    prefixes = [tuple(text.split(None, PREFIX_WORDS)[:PREFIX_WORDS]) for text in texts]
-    counts = Counter(prefixes)
-    for text, prefix in zip(texts, prefixes, strict=True):
-        yield prefix if counts[prefix] == 1 else " ".join(text.split())
-
-
-def merge_pairs(query: Query, hits: Hits, pairs: Iterable[tuple[int, int]]) -> Hits:
+def merge_duplicates(
+    query: Query, hits: Hits, duplicates_of: Callable[[int], Iterable[int]]
+) -> Hits:
     """Merge each hit into the first better one that it duplicates and may be merged with.
 
-    `pairs` are indexes of a hit and of a better one, ordered. A hit that was merged is nobody's better one.
+    `duplicates_of` returns the indexes of hits that duplicate one. A hit that was merged is nobody's better one.
     """
     terms, merged = QueryTerms(query), dict[int, int]()
-    for worse, better in pairs:
-        if worse in merged or better in merged:
-            continue
-        if terms.mergeable(hits[worse], hits[better]):
-            merged[worse] = better
+    for better, hit in enumerate(hits):
+        if better not in merged:
+            for worse in duplicates_of(better):
+                if worse > better and worse not in merged and terms.mergeable(hits[worse], hit):
+                    merged[worse] = better
     groups: dict[int, list[Hit]] = defaultdict(list)
-    for worse, better in merged.items():
-        groups[better].append(hits[worse])
+    for worse in sorted(merged):
+        groups[merged[worse]].append(hits[worse])
     return tuple(
         hit.merged_with(groups[index]) if index in groups else hit
         for index, hit in enumerate(hits)
@@ -85,78 +61,128 @@ def merge_pairs(query: Query, hits: Hits, pairs: Iterable[tuple[int, int]]) -> H
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Signatures:
-    """Trigrams of several texts as bit signatures, with the number of bits that each pair shares.
+DOCUMENTS_PER_RESULT = 2
+"""Documents for each result whose hits are compared; if too few are left, those of twice as many, and so on."""
+
+
+def merge_shown(hits: Hits, tools: Tools, merge: Callable[[Hits], Hits]) -> Hits:
+    """Merge duplicates among the hits that can be shown, and return them before the others."""
+    if tools.shown is None:
+        return merge_partners(hits, merge)
+    wanted = DOCUMENTS_PER_RESULT * tools.shown
+    while True:
+        end, documents = len(hits), set[DocumentId]()
+        for index, hit in enumerate(hits):
+            if len(documents) == wanted and hit.chunk.document not in documents:
+                end = index
+                break
+            documents.add(hit.chunk.document)
+        merged = merge_partners(hits[:end], merge)
+        # Each document has a result at least.
+        if end == len(hits) or len({hit.chunk.document for hit in merged}) > tools.shown:
+            return merged + hits[end:]
+        wanted *= 2
+
+
+def merge_partners(hits: Hits, merge: Callable[[Hits], Hits]) -> Hits:
+    """Merge duplicates among hits of one document, or of documents with the same title: no others are mergeable."""
+    keys = [(hit.chunk.document, title_key(hit.chunk.title)) for hit in hits]
+    documents, titles = Counter(one for one, _ in keys), Counter(title for _, title in keys)
+    partners = {
+        hit.chunk.id: hit
+        for hit, (document, title) in zip(hits, keys, strict=True)
+        if documents[document] > 1 or titles[title] > 1
+    }
+    if not partners:
+        return hits
+    merged = {hit.chunk.id: hit for hit in merge(tuple(partners.values()))}
+    kept = (hit for hit in hits if hit.chunk.id in merged or hit.chunk.id not in partners)
+    return tuple(merged.get(hit.chunk.id, hit) for hit in kept)
+
+
+BLOCK_ROWS = 8
+"""Hits that are compared with all others at once; the first block is often enough."""
+
+
+def by_blocks(compare: Callable[[slice], NDArray[np.bool_]]) -> Callable[[int], list[int]]:
+    """Return a function from a row of a matrix to its true columns; the matrix is computed in blocks of rows, as needed."""
+
+    @cache
+    def block_columns(block: int) -> list[list[int]]:
+        matrix = compare(slice(block * BLOCK_ROWS, (block + 1) * BLOCK_ROWS))
+        columns: list[list[int]] = [[] for _ in matrix]
+        for row, column in zip(*(axis.tolist() for axis in matrix.nonzero()), strict=True):
+            columns[row].append(column)
+        return columns
+
+    return lambda row: block_columns(row // BLOCK_ROWS)[row % BLOCK_ROWS]
+
+
+def trigram_hashes(text: str) -> NDArray[np.uint32]:
+    """Return the sorted hashes of the different trigrams of a text, which is normalised first.
+
+    Two trigrams of a text have the same hash in one of 20,000 texts.
+    """
+    import numpy as np
+
+    # Padded with a character that no text contains: a short text must not equal one with a blank there.
+    padded = normalize(text).ljust(3, "\0").encode("utf-32-le", "surrogatepass")
+    codes = np.frombuffer(padded, np.uint32)
+    first, second, third = (codes * np.uint32(factor) for factor in MULTIPLIERS)
+    hashes = first[:-2] + second[1:-1] + third[2:]
+    hashes.sort()
+    is_new = np.ones(len(hashes), np.bool_)
+    np.not_equal(hashes[1:], hashes[:-1], out=is_new[1:])
+    different: NDArray[np.uint32] = hashes[is_new]
+    return different
+
+
+def trigram_set(text: str) -> set[int]:
+    """Return the same hashes as `trigram_hashes`, without numpy."""
+    codes = [*map(ord, normalize(text).ljust(3, "\0"))]
+    first, second, third = MULTIPLIERS
+    return {
+        one * first + two * second + three * third & 0xFFFFFFFF
+        for one, two, three in zip(codes, codes[1:], codes[2:], strict=False)
+    }
+
+
+def near_texts(
+    hashes: Callable[[str], set[int]], texts: Sequence[str], overlap: float, better: int
+) -> Iterator[int]:
+    """Yield the indexes of later texts whose trigrams have at least this Jaccard similarity."""
+    one = hashes(texts[better])
+    for worse in range(better + 1, len(texts)):
+        other = hashes(texts[worse])
+        # The similarity is at most the ratio of the sizes, which rules out most pairs.
+        if min(len(one), len(other)) >= overlap * max(len(one), len(other)):
+            shared = len(one & other)
+            if shared / (len(one) + len(other) - shared) >= overlap:
+                yield worse
+
+
+class Signature(NamedTuple):
+    """The trigrams of a text as a bit set.
 
     Every trigram sets one bit. A bit that only one of two texts has set is a trigram that only this one
     has, so two texts differ in at most as many bits as trigrams.
     """
 
-    trigrams: Sequence[NDArray[np.integer[Any]]]
-    """Trigrams of each text in order, with repetitions."""
-    sizes: NDArray[np.float32]
-    """Number of bits set by each text."""
-    shared: NDArray[np.float32]
-    """Number of bits shared by each pair."""
-    _unique: dict[int, NDArray[np.integer[Any]]] = field(default_factory=dict)
-
-    @property
-    def differing(self) -> NDArray[np.float32]:
-        """Return the number of bits in which each pair differs."""
-        return self.sizes[:, None] + self.sizes - 2 * self.shared
-
-    @property
-    def approximate_jaccard(self) -> NDArray[np.float32]:
-        """Return the Jaccard similarity of the signatures of each pair."""
-        return self.shared / (self.sizes[:, None] + self.sizes - self.shared)
-
-    def unique_trigrams(self, index: int) -> NDArray[np.integer[Any]]:
-        """Return the sorted set of a text's trigrams, computed on first use."""
-        import numpy as np
-
-        if index not in self._unique:
-            ordered = np.sort(self.trigrams[index])
-            first = np.ones(len(ordered), np.bool_)
-            np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
-            self._unique[index] = ordered[first]
-        return self._unique[index]
-
-    def jaccard(self, one: int, other: int) -> float:
-        """Return the Jaccard similarity of the trigram sets of two texts."""
-        import numpy as np
-
-        first, second = self.unique_trigrams(one), self.unique_trigrams(other)
-        shared = len(np.intersect1d(first, second, assume_unique=True))
-        return shared / (len(first) + len(second) - shared)
+    words: NDArray[np.uint64]
+    size: int
+    """Number of different trigrams."""
 
 
-def signatures(texts: Sequence[str]) -> Signatures:
-    """Compute the trigrams and bit signatures of flattened texts and compare all pairs, 64 bits at a time."""
+@lru_cache(maxsize=MAX_SIGNATURES)
+def signature(text: str) -> Signature:
+    """Return the signature of a text."""
     import numpy as np
 
-    # Padded with a character that no text contains: a short text must not equal one with a blank there.
-    padded = [text.ljust(3, "\0") for text in texts]
-    codes = np.frombuffer("".join(padded).encode("utf-32-le", "surrogatepass"), np.uint32)
-    if codes.max(initial=0) < NARROW:
-        trigrams = (codes[:-2] << 20) | (codes[1:-1] << 10) | codes[2:]
-    else:
-        codes = codes.astype(np.uint64)
-        trigrams = (codes[:-2] << 42) | (codes[1:-1] << 21) | codes[2:]
-    ends = list(accumulate(map(len, padded)))
-    # The last two trigrams that begin in a text reach into the next.
-    spans = [slice(end - len(text), end - 2) for text, end in zip(padded, ends, strict=True)]
-    bits = np.zeros((len(padded), _WORDS_PER_SIGNATURE * 64), np.bool_)
-    positions = (trigrams % SIGNATURE_BITS).astype(np.int64)
-    for row, span in zip(bits, spans, strict=True):
-        row[positions[span]] = True
-    # Not a matrix product, which numpy splits among threads that wait for each other on busy cores:
-    # 87 ms in place of 2 for 200 passages.
-    shared = np.zeros((len(padded), len(padded)), np.uint16)
-    for words in np.packbits(bits, axis=1).view(np.uint64).T:
-        shared += np.bitwise_count(words[:, None] & words)
-    counts = shared.astype(np.float32)
-    return Signatures([trigrams[span] for span in spans], counts.diagonal(), counts)
+    hashes = trigram_hashes(text)
+    bits = np.zeros(SIGNATURE_BITS, np.bool_)
+    # The highest bits of a hash select its bit.
+    bits[(hashes >> (33 - SIGNATURE_BITS.bit_length())).astype(np.int64)] = True
+    return Signature(np.packbits(bits).view(np.uint64), len(hashes))
 
 
 class QueryTerms:
@@ -200,12 +226,9 @@ class QueryTerms:
         return self._possible[id]
 
     @cached_property
-    def _prefixes(self) -> dict[str, list[str]]:
+    def _prefixes(self) -> dict[str, tuple[str, ...]]:
         terms = dict.fromkeys(query_terms(self._text, languages=self._languages))
-        return {
-            term: surface_prefixes(term[:-1] if term[-1] in VARIABLE_ENDINGS else term)
-            for term in terms
-        }
+        return {term: surface_prefixes(term) for term in terms}
 
 
 def _searched_text(chunk: Chunk) -> str:
@@ -215,7 +238,7 @@ def _searched_text(chunk: Chunk) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ExactDuplicates:
-    """Merge passages whose texts differ in white space only; the best one is shown, the others are its `similar`.
+    """Merge passages whose texts differ in white space or boilerplate only; the best one is shown, the others are its `similar`.
 
     Documents with different titles, or with different query terms, are never merged.
     """
@@ -223,15 +246,17 @@ class ExactDuplicates:
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         if query.all:
             return hits
-        return merge_pairs(query, hits, equal_pairs([hit.chunk.text for hit in hits]))
+        return merge_shown(hits, tools, partial(self._merge, query))
+
+    def _merge(self, query: Query, hits: Hits) -> Hits:
+        groups: dict[str, list[int]] = defaultdict(list)
+        for index, hit in enumerate(hits):
+            groups[hit.chunk.text_key].append(index)
+        return merge_duplicates(query, hits, lambda index: groups[hits[index].chunk.text_key])
 
 
 ROUNDING_ERROR = 1e-6
 """A product of floats may be this much below the integer that it represents."""
-
-
-def _compared_text(hit: Hit) -> str:
-    return hit.chunk.own_text if not hit.chunk.is_boilerplate else hit.chunk.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,31 +271,47 @@ class NearDuplicates:
     """Minimum Jaccard similarity of two near duplicates; 1 keeps all that differ."""
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
-        if len(hits) < 2 or query.all:
+        if query.all:
             return hits
-        return merge_pairs(query, hits, self._near_pairs(hits))
+        return merge_shown(hits, tools, lambda hits: self._merge(query, tools.read(hits)))
 
-    def _near_pairs(self, hits: Hits) -> Iterator[tuple[int, int]]:
-        """Yield the indexes of each hit and of the better ones that it is a near duplicate of."""
+    def _merge(self, query: Query, hits: Hits) -> Hits:
+        chunks = [hit.chunk for hit in hits]
+        texts = [chunk.text if chunk.is_boilerplate else chunk.own_text for chunk in chunks]
+        if "numpy" not in sys.modules:
+            # The first keyword search of a process: it is over before numpy is imported.
+            return merge_duplicates(
+                query, hits, partial(near_texts, cache(trigram_set), texts, self.overlap)
+            )
         import numpy as np
 
-        texts = signatures([normalize(_compared_text(hit)) for hit in hits])
+        signatures = list(map(signature, texts))
+        words = np.stack([one.words for one in signatures])
+        sizes = np.array([one.size for one in signatures])
         # Two sets with similarity j differ in 1 - j of their union, which is at most the size of either
-        # one / j: the signatures alone rule out nearly all pairs. The length of a text is an upper bound
-        # of the size of its set, which is computed for few.
-        longest = np.array([len(trigrams) for trigrams in texts.trigrams])
-        differing = texts.differing
-        near = differing <= self._max_difference(np.minimum(longest[:, None], longest))
-        for worse, better in np.argwhere(np.tril(near, -1)).tolist():
-            smaller = min(len(texts.unique_trigrams(worse)), len(texts.unique_trigrams(better)))
-            if differing[worse, better] > self._max_difference(smaller):
-                continue
-            if texts.jaccard(worse, better) >= self.overlap:
-                yield worse, better
+        # one / j: the signatures alone rule out nearly all pairs.
+        share = 1 / self.overlap - 1
 
-    def _max_difference(self, size: Any) -> Any:
-        """Return the most trigrams in which near duplicates differ, given the size of the smaller set."""
-        return size * (1 / self.overlap - 1) + ROUNDING_ERROR
+        hashes = cache(lambda index: trigram_hashes(texts[index]))
+
+        def possible(block: slice) -> NDArray[np.bool_]:
+            differing = np.bitwise_count(words[block, None] ^ words).sum(axis=2)
+            limits = np.minimum(sizes[block, None], sizes) * share + ROUNDING_ERROR
+            possibly_near: NDArray[np.bool_] = differing <= limits
+            return possibly_near
+
+        def near(better: int, worse: int) -> bool:
+            shared = len(np.intersect1d(hashes(better), hashes(worse), assume_unique=True))
+            return bool(shared / (sizes[better] + sizes[worse] - shared) >= self.overlap)
+
+        candidates = by_blocks(possible)
+        return merge_duplicates(
+            query,
+            hits,
+            lambda better: (
+                worse for worse in candidates(better) if worse > better and near(better, worse)
+            ),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,18 +330,23 @@ class SemanticDuplicates:
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         if tools.embedder is None or self.cosine == 1 or query.all:
             return hits
-        by_id = tools.snapshot.vectors.get(
-            tools.embedder.fingerprint, [hit.chunk.id for hit in hits]
-        )
+        return merge_shown(hits, tools, partial(self._merge, query, tools, tools.embedder))
+
+    def _merge(self, query: Query, tools: Tools, embedder: Embedder, hits: Hits) -> Hits:
+        by_id = tools.snapshot.vectors.get(embedder.fingerprint, [hit.chunk.id for hit in hits])
         if len(by_id) < 2:
             return hits
         import numpy as np
 
         embedded = [index for index, hit in enumerate(hits) if hit.chunk.id in by_id]
         vectors = np.stack([by_id[hits[index].chunk.id] for index in embedded])
-        near = np.tril(np.vecdot(vectors[:, None], vectors) >= self.cosine, -1)
-        pairs = np.argwhere(near).tolist()
-        return merge_pairs(query, hits, ((embedded[one], embedded[other]) for one, other in pairs))
+        rows = {index: row for row, index in enumerate(embedded)}
+        near = by_blocks(lambda block: np.vecdot(vectors[block, None], vectors) >= self.cosine)
+        return merge_duplicates(
+            query,
+            hits,
+            lambda better: (embedded[row] for row in near(rows[better])) if better in rows else (),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,7 +393,11 @@ def pairwise_similarity(hits: Hits, tools: Tools) -> Matrix:
     embedded = [index for index, hit in enumerate(hits) if hit.chunk.id in by_id]
     similarity: Matrix = np.zeros((len(hits), len(hits)), np.float32)
     if len(embedded) < len(hits):
-        similarity = signatures([normalize(hit.chunk.own_text) for hit in hits]).approximate_jaccard
+        hits = tools.read(hits)
+        words = np.stack([signature(hit.chunk.own_text).words for hit in hits])
+        for one, row in zip(words, similarity, strict=True):
+            shared, either = np.bitwise_count(one & words), np.bitwise_count(one | words)
+            row[:] = shared.sum(axis=1) / either.sum(axis=1)
     if embedded:
         vectors = np.stack([by_id[hits[index].chunk.id] for index in embedded])
         similarity[np.ix_(embedded, embedded)] = np.vecdot(vectors[:, None], vectors)
@@ -358,12 +408,11 @@ VISIBLE_HITS = 5
 """Hits that are seen with the default limit: with more, a replaced passage would often not be shown."""
 RARE_SHARE = 0.1
 """Share of the hits that contain a rare term, at most: that a common one is missing says little. Hand-set; not measured."""
-PROSE_WEIGHT, ENOUGH_CHARS = 8.0, 200
-"""By how much the log-odds of a passage with enough text may be lower, and the characters above which more text makes no difference.
-Hand-set; not measured."""
+TEXT_WEIGHT = 8.0
+"""By how much the log-odds of a passage without text are lowered. Queries whose first passage is useful: 47 of 86 about generated notes
+with 5.5, 51 with 8, 26 with 0; 543, 544 and 542 of 837 about sections. Chosen on these sets."""
 MIN_ODDS = 1e-9
 """Keeps the logarithm of a score of 0 or 1 finite."""
-_LINK = re.compile(r"\[\[[^\[\]\n]{1,500}\]\]|\[[^\[\]]{0,500}\]\([^()\s]{0,2000}\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,8 +421,8 @@ class Prose:
 
     The embedding of a passage begins with title and headings. Of a passage with hardly any other text, such as a line at the end
     of a note, it is the embedding of the title, and nearer to a query about the note than the passage that answers it.
-    Links do not count as text, so that a table of contents is shown only where there is nothing else. Documents keep
-    their ranks: only passages of one document exchange scores.
+    The highest score never moves to a passage with less of the query's terms. The text of links counts, their targets do not.
+    Documents keep their ranks: only passages of one document exchange scores.
     """
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
@@ -382,9 +431,9 @@ class Prose:
             groups.setdefault(hit.chunk.document, []).append(hit)
         changed: dict[str, Hit] = {}
         for group in groups.values():
-            if len(group) > 1:
+            if len({hit.chunk.prose_length for hit in group}) > 1:
                 for hit, score in zip(
-                    sorted(group, key=_preference), [member.score for member in group], strict=True
+                    _by_text(group), [member.score for member in group], strict=True
                 ):
                     if hit.score != score:
                         changed[hit.chunk.id] = hit.rescored(
@@ -395,18 +444,18 @@ class Prose:
         return best_first(changed.get(hit.chunk.id, hit) for hit in hits)
 
 
+def _by_text(group: list[Hit]) -> list[Hit]:
+    """Return the passages of a document by score and length of text, the best one first."""
+    ordered = sorted(group, key=_preference)
+    needed = group[0].coverage
+    first = next(hit for hit in ordered if hit.coverage >= needed)
+    return [first, *(hit for hit in ordered if hit is not first)]
+
+
 def _preference(hit: Hit) -> tuple[float, str]:
-    share = min(1.0, prose_length(hit.chunk.own_text) / ENOUGH_CHARS)
-    return -(_log_odds(hit.score) + PROSE_WEIGHT * share), hit.chunk.id
-
-
-def prose_length(text: str) -> int:
-    """Return the number of characters outside of links."""
-    return len(_LINK.sub("", text)) if "[" in text else len(text)
-
-
-def _log_odds(score: float) -> float:
-    return log(max(score, MIN_ODDS) / max(1 - score, MIN_ODDS))
+    relevance = hit.score / (hit.answer_probability or 1.0)
+    log_odds = log(max(relevance, MIN_ODDS) / max(1 - relevance, MIN_ODDS))
+    return -(log_odds + TEXT_WEIGHT * hit.chunk.prose_length / ENOUGH_PROSE), hit.chunk.id
 
 
 @dataclass(frozen=True, slots=True)
@@ -428,15 +477,16 @@ class PerDocument:
             counts[hit.chunk.document] += 1
             (kept if counts[hit.chunk.document] <= self.max_passages else rest).append(hit)
         if rest and self.max_passages > 1 and len(kept) <= VISIBLE_HITS:
-            kept = with_rare_term(kept, rest, QueryTerms(query))
+            return with_rare_term(tools.read(tuple(kept)), tuple(rest), QueryTerms(query), tools)
         return tuple(kept)
 
 
-def with_rare_term(kept: list[Hit], rest: list[Hit], terms: QueryTerms) -> list[Hit]:
+def with_rare_term(kept: Hits, rest: Hits, terms: QueryTerms, tools: Tools) -> Hits:
     """Replace the last passage of a document by one with a rare query term that all kept ones lack."""
     missing = terms.missing(kept)
     if not missing:
         return kept
+    rest = tools.read(rest)
     every = (*kept, *rest)
     frequency = Counter(chain.from_iterable(map(terms.possible_in, every)))
 
@@ -454,4 +504,4 @@ def with_rare_term(kept: list[Hit], rest: list[Hit], terms: QueryTerms) -> list[
         return kept
     if not terms.occur(missing, candidate):
         return kept
-    return list(best_first([*others, candidate]))
+    return best_first([*others, candidate])

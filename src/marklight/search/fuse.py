@@ -7,27 +7,28 @@ that of the kind of query, and scale the products back to their old sum.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import takewhile
 from math import exp, nextafter, prod
 from typing import Annotated, ClassVar
 
-from marklight.answer import Hits, best_first
+from marklight.answer import Hit, Hits, best_first
 from marklight.errors import ModelServerError
-from marklight.ports import Tools
+from marklight.lazy import dataclass
+from marklight.ports import Pool, Tools
 from marklight.query import Query
-from marklight.search.features import merge_lists, with_missing_cosines
+from marklight.search.features import with_missing_cosines
 from marklight.search.probability import score_candidates
 from marklight.settings import Within
-from marklight.text import analyze
+from marklight.text.analyzer import analyze
 
 KIND_FACTORS = {"factual": {"keyword": 1.5}, "exploratory": {"semantic": 1.3}}
 """Factors by kind of query and retriever; a navigational query suits both retrievers. Hand-set; not measured."""
 WEIGHTS = {"keyword": 0.4, "semantic": 0.6, "code": 0.2}
 """Weights of the fusions by scores. Hand-set; not measured."""
 
-Scores = Mapping[str, Mapping[str, float]]
-"""Scores in 0 to 1 by retriever and passage id."""
+Scores = Mapping[str, Mapping[int, float]]
+"""Scores in 0 to 1 by retriever and row of the pool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +40,10 @@ class Learned:
     """
 
     def __call__(
-        self, lists: Mapping[str, Hits], query: Query, factors: Mapping[str, float], tools: Tools
+        self, pool: Pool, query: Query, factors: Mapping[str, float], tools: Tools
     ) -> Hits:
-        candidates = score_candidates(lists, query, tools)
-        return candidates.ranked(factors) if candidates else ()
+        scored = score_candidates(pool, query, tools)
+        return scored.ranked(factors) if scored else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,22 +56,22 @@ class WeightedSum:
     """
 
     def __call__(
-        self, lists: Mapping[str, Hits], query: Query, factors: Mapping[str, float], tools: Tools
+        self, pool: Pool, query: Query, factors: Mapping[str, float], tools: Tools
     ) -> Hits:
-        scores = normalized_scores(lists)
+        scores = normalized_scores(pool)
         plain_weights = {name: WEIGHTS[name] for name in scores}
         weights = scaled_weights(
             plain_weights, factors, KIND_FACTORS.get(query.kind, {}), total=1.0
         )
         sums, inputs = weighted_sums(scores, weights), _inputs_by_passage(scores)
         return best_first(
-            hit.rescored(
-                min(1.0, sums[id]),
+            _hit(pool, row, tools).rescored(
+                min(1.0, sums[row]),
                 "weighted_sum",
-                f"min(1, {_sum_formula(inputs[id], weights)})",
-                **inputs[id],
+                f"min(1, {_sum_formula(inputs[row], weights)})",
+                **inputs[row],
             )
-            for id, hit in merge_lists(lists.values()).items()
+            for row in sums
         )
 
 
@@ -82,29 +83,28 @@ class Reciprocal:
     """Smoothing constant of Cormack, Clarke and Büttcher (SIGIR 2009); higher values reduce the advantage of top ranks."""
 
     def __call__(
-        self, lists: Mapping[str, Hits], query: Query, factors: Mapping[str, float], tools: Tools
+        self, pool: Pool, query: Query, factors: Mapping[str, float], tools: Tools
     ) -> Hits:
-        candidates = {name: hits for name, hits in lists.items() if hits}
+        candidates = {name: scores for name, scores in pool.scores.items() if scores}
         plain_weights, total = dict.fromkeys(candidates, 1.0), float(len(candidates))
         weights = scaled_weights(
             plain_weights, factors, KIND_FACTORS.get(query.kind, {}), total=total
         )
-        sums: dict[str, float] = {}
-        terms: dict[str, list[str]] = {}
-        for name, hits in candidates.items():
-            for rank, hit in enumerate(hits, 1):
-                id = hit.chunk.id
-                sums[id] = sums.get(id, 0.0) + weights[name] / (self.k + rank)
-                terms.setdefault(id, []).append(f"{weights[name]:.6g} / ({self.k:.6g} + {rank})")
+        sums: dict[int, float] = {}
+        terms: dict[int, list[str]] = {}
+        for name, scores in candidates.items():
+            for rank, row in enumerate(scores, 1):
+                sums[row] = sums.get(row, 0.0) + weights[name] / (self.k + rank)
+                terms.setdefault(row, []).append(f"{weights[name]:.6g} / ({self.k:.6g} + {rank})")
         highest = total / (self.k + 1)
         return best_first(
-            replace(hit, rank_sum=sums[id]).rescored(
-                min(1.0, sums[id] / highest),
+            replace(_hit(pool, row, tools), rank_sum=rank_sum).rescored(
+                min(1.0, rank_sum / highest),
                 "reciprocal",
-                f"min(1, ({' + '.join(terms[id])}) / highest)",
+                f"min(1, ({' + '.join(terms[row])}) / highest)",
                 highest=highest,
             )
-            for id, hit in merge_lists(candidates.values()).items()
+            for row, rank_sum in sums.items()
         )
 
 
@@ -132,10 +132,10 @@ class ScoreAware:
     """
 
     def __call__(
-        self, lists: Mapping[str, Hits], query: Query, factors: Mapping[str, float], tools: Tools
+        self, pool: Pool, query: Query, factors: Mapping[str, float], tools: Tools
     ) -> Hits:
-        lists = with_missing_cosines(lists, query, tools)
-        plain = normalized_scores(lists)
+        pool = with_missing_cosines(pool, query, tools)
+        plain = normalized_scores(pool)
         scores = dict(plain)
         if stretch := "semantic" in plain and len(plain) > 1:
             scores["semantic"] = _stretched(plain["semantic"])
@@ -143,7 +143,7 @@ class ScoreAware:
             {name: WEIGHTS[name] for name in plain},
             factors,
             KIND_FACTORS.get(query.kind, {}),
-            {name: _discrimination(name, by_id) for name, by_id in scores.items()},
+            {name: _discrimination(name, by_row) for name, by_row in scores.items()},
             total=1.0,
         )
         sums, inputs = weighted_sums(scores, weights), _inputs_by_passage(scores)
@@ -154,18 +154,18 @@ class ScoreAware:
                 "highest": max(sums.values()) or 1.0,
             }
         return best_first(
-            hit.rescored(
-                min(1.0, _rescaled(sums[id], **rescaling)),
+            _hit(pool, row, tools).rescored(
+                min(1.0, _rescaled(sums[row], **rescaling)),
                 "score_aware",
-                _rescaled_formula(_sum_formula(inputs[id], weights), stretch),
-                **inputs[id],
+                _rescaled_formula(_sum_formula(inputs[row], weights), stretch),
+                **inputs[row],
                 **rescaling,
             )
-            for id, hit in merge_lists(lists.values()).items()
+            for row in sums
         )
 
 
-def _discrimination(name: str, scores: Mapping[str, float]) -> float:
+def _discrimination(name: str, scores: Mapping[int, float]) -> float:
     """Return the factor on the weight of a list: the higher, the more its scores vary."""
     best = sorted(scores.values(), reverse=True)[:COMPARED]
     if name != "semantic":
@@ -180,10 +180,10 @@ def _variance(scores: Sequence[float]) -> float:
     return sum((score - mean) ** 2 for score in scores) / len(scores)
 
 
-def _stretched(cosines: Mapping[str, float]) -> dict[str, float]:
+def _stretched(cosines: Mapping[int, float]) -> dict[int, float]:
     """Map the best cosine to 1 and those a span or more below it to 0."""
     best = max(cosines.values())
-    return {id: max(0.0, 1 - (best - cosine) / SPAN) for id, cosine in cosines.items()}
+    return {row: max(0.0, 1 - (best - cosine) / SPAN) for row, cosine in cosines.items()}
 
 
 def _rescaled(sum: float, best: float = 0.0, highest: float = 0.0) -> float:
@@ -211,35 +211,42 @@ def scaled_weights(
     return {name: product * total / whole for name, product in products.items()}
 
 
-def normalized_scores(lists: Mapping[str, Hits]) -> dict[str, dict[str, float]]:
-    """Return cosines, and other scores divided by the best one, by list and passage id; empty lists are left out."""
-    scores = {}
-    for name, hits in lists.items():
-        if hits:
-            best = 1.0 if name == "semantic" else max(hit.score for hit in hits) or 1.0
-            scores[name] = {hit.chunk.id: min(1.0, max(0.0, hit.score) / best) for hit in hits}
-    return scores
+def normalized_scores(pool: Pool) -> dict[str, dict[int, float]]:
+    """Return cosines, and other scores divided by the best one, by retriever and row; empty lists are left out."""
+    normalized = {}
+    for name, scores in pool.scores.items():
+        if scores:
+            best = 1.0 if name == "semantic" else max(scores.values()) or 1.0
+            normalized[name] = {
+                row: min(1.0, max(0.0, score) / best) for row, score in scores.items()
+            }
+    return normalized
 
 
-def weighted_sums(scores: Scores, weights: Mapping[str, float]) -> dict[str, float]:
-    """Return the weighted sum of each passage's scores, by passage id."""
-    sums: dict[str, float] = {}
-    for name, by_id in scores.items():
-        for id, score in by_id.items():
-            sums[id] = sums.get(id, 0.0) + weights[name] * score
+def weighted_sums(scores: Scores, weights: Mapping[str, float]) -> dict[int, float]:
+    """Return the weighted sum of each passage's scores, by row."""
+    sums: dict[int, float] = {}
+    for name, by_row in scores.items():
+        for row, score in by_row.items():
+            sums[row] = sums.get(row, 0.0) + weights[name] * score
     return sums
+
+
+def _hit(pool: Pool, row: int, tools: Tools) -> Hit:
+    """Return a candidate, not yet scored, with the scores of its retrievers in its trace."""
+    return Hit(pool.chunks[row], 0.0, pool.entries(row) if tools.explain else None)
 
 
 def _sum_formula(names: Iterable[str], weights: Mapping[str, float]) -> str:
     return " + ".join(f"{weights[name]:.6g} × {name}" for name in names)
 
 
-def _inputs_by_passage(scores: Scores) -> dict[str, dict[str, float]]:
+def _inputs_by_passage(scores: Scores) -> dict[int, dict[str, float]]:
     """Return the scores of each passage by list, the other way round."""
-    inputs: dict[str, dict[str, float]] = {}
-    for name, by_id in scores.items():
-        for id, score in by_id.items():
-            inputs.setdefault(id, {})[name] = score
+    inputs: dict[int, dict[str, float]] = {}
+    for name, by_row in scores.items():
+        for row, score in by_row.items():
+            inputs.setdefault(row, {})[name] = score
     return inputs
 
 
@@ -296,7 +303,7 @@ class Rerank:
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         if tools.reranker is None or not hits or not self.wants(query):
             return hits
-        chosen = hits[: self.candidates]
+        chosen = tools.read(hits[: self.candidates])
         from marklight.text.markdown import chunk_embedding_text
 
         texts = [chunk_embedding_text(hit.chunk) for hit in chosen]

@@ -14,13 +14,13 @@ from dataclasses import replace
 from marklight.answer import Hit, Hits
 from marklight.model import DocumentId
 from marklight.ports import BOILERPLATE, DocumentMatch, Tools
-from marklight.query import Mode, Query
-from marklight.results import ListedDocument, Listing, Sort
+from marklight.query import Filters, Mode, Query
+from marklight.results import ListedDocument, ListedTask, Listing, Sort
 from marklight.search.features import filters_cover_query
 from marklight.search.operators import no_match_reason
 from marklight.search.pipeline import Pipeline
 from marklight.search.probability import Confidence
-from marklight.text import (
+from marklight.text.analyzer import (
     MAX_QUERY_TERMS,
     analyze,
     code_terms,
@@ -72,7 +72,9 @@ def list_matching(
     shown = ids[(page - 1) * limit : page * limit] if limit else ids if page == 1 else []
     return Listing(
         query=query,
-        documents=_listed(shown, matches, best, by_meaning, tools),
+        documents=_listed(
+            shown, matches, best if has_words else {}, by_meaning, query.filters, tools
+        ),
         total=len(ids),
         passages=sum(match.passages for match in matches.values()),
         sort=sort,
@@ -156,6 +158,7 @@ def _listed(
     matches: Matches,
     best: Mapping[DocumentId, Hit],
     by_meaning: Mapping[DocumentId, list[Hit]],
+    filters: Filters,
     tools: Tools,
 ) -> tuple[ListedDocument, ...]:
     """Read titles, places and dates of the documents on one page."""
@@ -173,7 +176,28 @@ def _listed(
             lines=chunks[id].lines,
             dated=dates[id],
             score=best[id].score if id in best else None,
+            tasks=_tasks(id, filters, tools),
             by_meaning=id in by_meaning,
         )
         for id in ids
+    )
+
+
+def _tasks(id: DocumentId, filters: Filters, tools: Tools) -> tuple[ListedTask, ...]:
+    """Return the tasks of a document in the states that the filters require; empty without such a filter."""
+    states = {
+        value.lower()
+        for part in filters.parts()
+        for key, value in part.where
+        if key.lower() == "task"
+    }
+    stored = tools.snapshot.documents.text_and_outline(id) if states else None
+    if stored is None:
+        return ()
+    from marklight.text.markdown import find_tasks
+
+    return tuple(
+        ListedTask(task.line, task.text, task.done)
+        for task in find_tasks(stored[0])
+        if task.state in states
     )

@@ -6,22 +6,23 @@ Describe filters in the same syntax, list the documents that pass them, and find
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import field, fields, replace
 from datetime import date
 from itertools import islice
 from pathlib import PurePosixPath
 from typing import Any
 
 from marklight.answer import Hit, Hits, Why
-from marklight.errors import UsageError
+from marklight.errors import Message, UsageError
 from marklight.formatting import place_text
+from marklight.lazy import dataclass, lazy_pattern
 from marklight.ports import Snapshot, Tools
-from marklight.query import Filters, Mode, PathPattern, Query
-from marklight.text import analyze, has_cjk, has_words, matches_phrases, query_terms
+from marklight.query import OPERATORS, PARAMETERS, Filters, Mode, PathPattern, Query
+from marklight.text.analyzer import analyze, has_cjk, has_words, matches_phrases, query_terms
 
 _QUOTED = r'(?:"[^"“”\n]{1,300}"|“[^"“”\n]{1,300}”)'
-_OPERATOR = re.compile(
+_OPERATOR = lazy_pattern(
     rf"(?<!\S)(?:(?P<phrase>{_QUOTED})|-(?P<without>{_QUOTED}|[^\W\d_][\w'’-]*)"
     rf"|#(?P<tag>(?!\d+(?![\w/-]))\w[\w/-]{{0,200}})"
     rf"|(?P<key>[^\W\d_][\w.-]*):(?P<value>{_QUOTED}|[^\s\"“”]+))(?=[,.;:!?)]*(?:\s|$))"
@@ -30,17 +31,11 @@ _OPERATOR = re.compile(
 _QUOTES = '"“”'
 MIN_EXCLUDED_LETTERS = 3
 """Letters of a word to exclude: `-f` and `-rf` are options of a command."""
-_FIELDS = {
-    "tag": "tags",
-    "collection": "collections",
-    "lang": "languages",
-    "language": "languages",
-}
 MAX_OPERATORS = 50
 """A text with more was pasted; each would be evaluated on every document. Hand-set; not measured."""
-_MAY_HAVE_DATE = re.compile(r"\d|\b(?:today|yesterday|this|last|past|previous)\b", re.IGNORECASE)
+_MAY_HAVE_DATE = lazy_pattern(r"\d|\b(?:today|yesterday|this|last|past|previous)\b", re.IGNORECASE)
 """Matches every text with a date: a cheap test, as few queries have one."""
-_SCOPE_KEYS = ("path", "collection", "after", "before")
+_SCOPE_KEYS = ("path", "collection", "after", "before", "task")
 """Keys that restrict where and when to search; their values are never search terms."""
 
 
@@ -175,9 +170,9 @@ class _Parsed:
         elif key == "path":
             for pattern in self._patterns(value):
                 self.add("paths", pattern)
-        elif key in _FIELDS:
-            self.add(_FIELDS[key], self._checked(key, value))
-        elif key in ("author", "category") or self.tools.snapshot.metadata.has_key(key):
+        elif key in OPERATORS:
+            self.add(OPERATORS[key], self._checked(key, value))
+        elif key in ("author", "category", "task") or self.tools.snapshot.metadata.has_key(key):
             self.add("where", (key, value))
         else:
             return False
@@ -206,7 +201,7 @@ class _Parsed:
         if key == "collection" and not listed(Filters(collections=(value,)), 1):
             raise UsageError(
                 f"No collection is called {value!r}",
-                "`marklight status` lists the collections",
+                Message("`marklight status` lists the collections", "The status lists them"),
             )
         return value
 
@@ -238,18 +233,8 @@ def _with_dates(query: Query, tools: Tools) -> Query:
 def _combined(given: Filters, parsed: Filters) -> Filters:
     """Combine the caller's filters with those of the query: the narrower dates, the collections that both name.
 
-    A query cannot widen its caller's filters: paths and tags of both must match.
+    A query cannot widen its caller's filters: other values of both must match.
     """
-    also = Filters(
-        paths=parsed.paths if given.paths else (), tags=parsed.tags if given.tags else ()
-    )
-    if also:
-        given = replace(given, also=also)
-        parsed = replace(
-            parsed,
-            paths=() if given.paths else parsed.paths,
-            tags=() if given.tags else parsed.tags,
-        )
     if given.collections and parsed.collections:
         shared = tuple(name for name in parsed.collections if name in given.collections)
         if not shared:
@@ -259,11 +244,21 @@ def _combined(given: Filters, parsed: Filters) -> Filters:
             )
         parsed = replace(parsed, collections=shared)
         given = replace(given, collections=())
+    both: dict[str, Any] = {
+        name: getattr(parsed, name)
+        for name in ("paths", *OPERATORS.values())
+        if getattr(given, name) and getattr(parsed, name)
+    }
+    if both:
+        given = replace(given, also=Filters(**both))
+        no_values: dict[str, Any] = dict.fromkeys(both, ())
+        parsed = replace(parsed, **no_values)
     from marklight.text.dates import parse_date_range
 
     several: dict[str, Any] = {
-        name: tuple(dict.fromkeys((*getattr(given, name), *getattr(parsed, name))))
-        for name in ("collections", "paths", "tags", "where", "languages", "phrases", "without")
+        part.name: tuple(dict.fromkeys((*getattr(given, part.name), *getattr(parsed, part.name))))
+        for part in fields(Filters)
+        if part.default == ()
     }
     after = [date for date in (given.after, parsed.after) if date]
     before = [date for date in (given.before, parsed.before) if date]
@@ -290,27 +285,26 @@ LISTED_STEP = 1e-9
 
 def describe_filters(filters: Filters) -> str:
     """List the filters that are set, in the syntax of queries, for messages."""
+    names = {field: name for name, field in reversed((OPERATORS | PARAMETERS).items())}
+    written: dict[str, Iterable[str]] = {
+        "dated": (f"{first} to {last}" for first, last in filters.dated),
+        "within": (f"{collection}/{folder}".rstrip("/") for collection, folder in filters.within),
+        "documents": (document.path for document in filters.documents),
+    }
     descriptions = [
         *(f'"{phrase}"' for phrase in filters.phrases),
         *(f'-"{phrase}"' for phrase in filters.without),
-        *_alternatives("tag", filters.tags),
-        *_alternatives("path", list(map(str, filters.paths))),
-        *_alternatives("exclude", list(map(str, filters.exclude))),
         *(f"{key}:{_quoted(value)}" for key, value in filters.where),
-        *_alternatives("collection", filters.collections),
-        *_alternatives("lang", filters.languages),
-        *_alternatives("file", filters.files),
-        *_alternatives("author", filters.authors),
-        *([f"after:{filters.after}"] if filters.after else []),
-        *([f"before:{filters.before}"] if filters.before else []),
-        *_alternatives("dated", [f"{first} to {last}" for first, last in filters.dated]),
-        *_alternatives(
-            "within",
-            [f"{collection}/{folder}".rstrip("/") for collection, folder in filters.within],
-        ),
-        *_alternatives("document", [document.path for document in filters.documents]),
-        *([describe_filters(filters.also)] if filters.also else []),
     ]
+    for field_name in (item.name for item in fields(filters)):
+        value = getattr(filters, field_name)
+        if not value or field_name in ("phrases", "without", "where", "also"):
+            continue
+        values = (value,) if isinstance(value, str) else written.get(field_name, map(str, value))
+        name = names.get(field_name, field_name.removesuffix("s"))
+        descriptions.append(" or ".join(f"{name}:{_quoted(text)}" for text in values))
+    if filters.also:
+        descriptions.append(describe_filters(filters.also))
     return ", ".join(descriptions)
 
 
@@ -343,12 +337,9 @@ def passing_documents(query: Query, limit: int, tools: Tools) -> Hits:
                 if matches_phrases((), without, (chunk.text, chunk.title, *chunk.headings))
             ]
         score = 1.0 - LISTED_STEP * len(hits)
-        hits += (Hit(chunk, score, (Why("filters", score),)) for chunk in chunks[:1])
+        trace = (Why("filters", score),) if tools.explain else None
+        hits += (Hit(chunk, score, trace) for chunk in chunks[:1])
     return tuple(hits)
-
-
-def _alternatives(name: str, values: Sequence[str]) -> list[str]:
-    return [" or ".join(f"{name}:{_quoted(value)}" for value in values)] if values else []
 
 
 def _quoted(value: str) -> str:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field, replace
 from time import perf_counter
 from typing import TypeVar
 
 from marklight.answer import Hit, Hits, Ranking, Step, best_first
-from marklight.ports import Fuse, Refine, Retrieve, Rewrite, Tools
+from marklight.lazy import dataclass
+from marklight.ports import Fuse, Refine, Retrieve, Rewrite, ScoredChunk, Tools
 from marklight.query import Mode, Query
 from marklight.search.boosts import Community, CurrentCollection, ExactName, ExactTitle, Recency
 from marklight.search.context import Context, Parents
 from marklight.search.duplicates import (
+    VISIBLE_HITS,
     Diversity,
     ExactDuplicates,
     NearDuplicates,
@@ -31,11 +33,14 @@ from marklight.search.probability import (
     Confidence,
     ExistingFiles,
     answer_probability,
+    has_calibrated_scores,
+    score_candidates,
     with_probabilities,
 )
 from marklight.search.relations import Linked
 from marklight.search.retrieve import Code, Expand, Keyword, Semantic
 from marklight.search.spelling import Spelling
+from marklight.search.unrelated import medians, unrelated_queries
 
 REWRITE: tuple[type[Rewrite], ...] = (Operators, Spelling, Expand)
 RETRIEVE: tuple[type[Retrieve], ...] = (Semantic, Keyword, Code)
@@ -105,6 +110,7 @@ class Pipeline:
         """Search; `depth` multiplies the number of candidates."""
         steps: list[Step] = []
         count = depth * self.candidate_count(query)
+        tools = replace(tools, shown=self._shown(query, tools))
         for name, rewrite in self.rewrite.items():
             if query.text:
                 query = timed(steps, name, rewrite, query, tools=tools)
@@ -112,6 +118,7 @@ class Pipeline:
         if query.dated_reading:
             hits = best_readings(hits, self._dated(query.dated_reading, count, tools))
         last = hits
+        calibrated = bool(query.text) and has_calibrated_scores(hits, query, tools)
         for name, refine in self.refine.items():
             if not query.text and name not in WITHOUT_TEXT:
                 continue
@@ -119,13 +126,36 @@ class Pipeline:
         reason, below = (None, False) if hits else empty_reason(query, steps, last, tools)
         return Ranking(
             query=query,
-            hits=hits[: query.limit],
+            hits=tools.read(hits[: query.limit]),
             nearest=self._nearest(steps, query, last, tools),
             abstained=reason,
             below_threshold=below,
             stats=stats(steps),
             steps=steps,
+            calibrated=calibrated,
         )
+
+    def _shown(self, query: Query, tools: Tools) -> int | None:
+        """Return the number of results if no stage after the duplicates can show hits further down, else None."""
+        if "diversity" in self.refine or tools.reranker:
+            return None
+        if query.parents or query.context or query.expand_context:
+            return None
+        return max(query.limit, VISIBLE_HITS)
+
+    def unrelated_level(self, tools: Tools) -> dict[str, float]:
+        """Run fixed queries about other things, and return the median of their features."""
+        rows: list[Mapping[str, float]] = []
+        for text in unrelated_queries():
+            tools.check_cancelled()
+            query = Query(text)
+            for rewrite in self.rewrite.values():
+                query = rewrite(query, tools)
+            pool = tools.pool(self._lists([], query, tools))
+            candidates = score_candidates(pool, query, tools)
+            if candidates:
+                rows.append(candidates.probabilities.answer_features)
+        return medians(rows)
 
     def candidate_count(self, query: Query) -> int:
         """Return the number of candidates that each retriever fetches."""
@@ -138,15 +168,22 @@ class Pipeline:
         """Return the candidates of all retrievers, fused; without text, the documents that pass the filters."""
         if not query.text:
             return timed(steps, "fuse", passing_documents, query, count, tools=tools)
-        lists = {
-            name: timed(steps, name, self.retrieve[name], query, count, tools=tools)
+        pool = tools.pool(self._lists(steps, query, tools, count))
+        hits = timed(steps, "fuse", self.fuse, pool, query, self.factors, tools=tools)
+        if any(hit.answer_probability is None for hit in hits):
+            hits = timed(steps, "probability", with_probabilities, hits, pool, query, tools=tools)
+        return hits
+
+    def _lists(
+        self, steps: list[Step], query: Query, tools: Tools, count: int | None = None
+    ) -> dict[str, Sequence[ScoredChunk]]:
+        """Return the candidates of each retriever of the query's mode."""
+        limit = count or self.candidate_count(query)
+        return {
+            name: timed(steps, name, self.retrieve[name], query, limit, tools=tools)
             for name in self.retrieve
             if name in RETRIEVERS_BY_MODE[query.mode]
         }
-        hits = timed(steps, "fuse", self.fuse, lists, query, self.factors, tools=tools)
-        if any(hit.answer_probability is None for hit in hits):
-            hits = timed(steps, "probability", with_probabilities, hits, lists, query, tools=tools)
-        return hits
 
     def _dated(self, query: Query, count: int, tools: Tools) -> Hits:
         """Return the candidates of the reading of a query in which its dates are a condition on documents."""
@@ -165,7 +202,7 @@ class Pipeline:
         query = replace(query, limit=min(query.limit, MAX_NEAREST))
         for name in names[names.index("confidence") + 1 :]:
             last = self.refine[name](query, last, tools)
-        return last[: query.limit]
+        return tools.read(last[: query.limit])
 
 
 def best_readings(one: Hits, two: Hits) -> Hits:
@@ -186,7 +223,7 @@ def timed(
     tools.check_cancelled()
     start = perf_counter()
     result = stage(*arguments, tools)
-    count = len(result) if isinstance(result, tuple) else 0
+    count = len(result) if isinstance(result, (list, tuple)) else 0
     steps.append(Step(name, count, (perf_counter() - start) * 1000))
     return result
 

@@ -7,32 +7,34 @@ and all hits where the answer probability is low (abstention) are dropped.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache
-from importlib.resources import files
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
+from functools import cache, cached_property
 from math import exp, log
+from operator import neg
+from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-from marklight.answer import Hit, Hits, Why, best_first
+from marklight.answer import MOST, Hit, Hits, Why
+from marklight.lazy import dataclass
 from marklight.model import DocumentId
-from marklight.ports import Tools
-from marklight.query import Query
-from marklight.search.duplicates import distinct
+from marklight.ports import Pool, Tools
+from marklight.query import Mode, Query
 from marklight.search.features import (
     POOL_SIZE,
+    Column,
     PassageFeatures,
     QueryFeatures,
     filters_cover_query,
     is_non_latin,
-    merge_lists,
     needs_lexical_weights,
     passage_features,
     query_features,
     with_missing_cosines,
 )
+from marklight.search.unrelated import excess, stored_level
 from marklight.settings import Within
-from marklight.text import ENGLISH
+from marklight.text.analyzer import ENGLISH
 
 SINGLE_TERM = log(1 + 1)
 """The feature `query_length` of a query of one term."""
@@ -40,6 +42,17 @@ ANY_MODEL = "any"
 """Key of the weights for embedding models without weights of their own: they use the order of cosines, not their size."""
 MAX_LOGIT = 700.0
 """exp() overflows above 709."""
+RETRIEVER_OF = {
+    "cosine": "semantic",
+    "standard_cosine": "semantic",
+    "lexical": "keyword",
+    "relative_bm25": "keyword",
+}
+"""Features that come from a retriever whose weight users can change."""
+MODES_OF_MODELS = (Mode.HYBRID, Mode.SEMANTIC)
+"""Modes whose scores depend on the embedding model."""
+NO_FACTORS: Mapping[str, float] = {}
+NO_LEVEL: Mapping[str, float] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +63,9 @@ class LogisticCurve:
     weights: Mapping[str, float]
 
     def __call__(self, features: Mapping[str, float]) -> float:
-        logit = self.bias + sum(weight * features[name] for name, weight in self.weights.items())
-        return 1 / (1 + exp(-max(-MAX_LOGIT, min(MAX_LOGIT, logit))))
+        return sigmoid(
+            self.bias + sum(weight * features[name] for name, weight in self.weights.items())
+        )
 
     def given(self, known: Mapping[str, float]) -> LogisticCurve:
         """Return the curve over the other features, with the known ones added to the bias."""
@@ -68,6 +82,11 @@ class LogisticCurve:
         return f"{self.bias:.6g}{''.join(terms)}"
 
 
+def sigmoid(logit: float) -> float:
+    """Return the probability with this logit."""
+    return 1 / (1 + exp(-max(-MAX_LOGIT, min(MAX_LOGIT, logit))))
+
+
 class Softmax(NamedTuple):
     """The softmax over the best passages of the pool, one per document."""
 
@@ -76,8 +95,6 @@ class Softmax(NamedTuple):
     """The highest sum of weighted features."""
     gap: float
     """The highest sum minus the lowest."""
-    margin: float
-    """The highest sum minus the second highest, of another document; 0 if there is no other."""
     log_total: float
     """log(Σ exp((sum - best) / temperature)) over the pool."""
 
@@ -88,25 +105,27 @@ class Softmax(NamedTuple):
 
 def softmax(sums: Sequence[float], temperature: float) -> Softmax:
     """Return the softmax over these sums."""
-    best, *others = sorted(sums, reverse=True)
+    best = max(sums)
     total = sum(exp((one - best) / temperature) for one in sums)
-    margin = best - others[0] if others else 0.0
-    return Softmax(temperature, best, best - min(sums), margin, log(total))
+    return Softmax(temperature, best, best - min(sums), log(total))
 
 
 class Probabilities(NamedTuple):
     """Answer probability of a query and relevance probability of each passage, with their parts."""
 
     answer: float
+    answer_features: Mapping[str, float]
+    """Features of the query, among them how far they exceed those of unrelated queries."""
     softmax: Softmax
     relevance_curve: LogisticCurve
     """The curve over `log_share`, with all features of the query in its bias."""
-    relevance: Mapping[str, float]
-    """By passage id: the probability that it is relevant if the library contains an answer."""
+    relevance: Column
+    """By row: the probability that a passage is relevant if the library contains an answer."""
 
-    def score(self, id: str) -> float:
-        """Return the probability that a passage answers the query."""
-        return self.answer * self.relevance[id]
+    @property
+    def scores(self) -> list[float]:
+        """Return the probability that each passage answers the query."""
+        return [self.answer * relevance for relevance in self.relevance]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,41 +137,60 @@ class FusionWeights:
     temperature: float
     """Softmax temperature: a passage is e times as likely as another whose sum is lower by this much."""
     answer: LogisticCurve
-    """Answer probability, over query features and the margin of the first document."""
+    """Answer probability, over features of the query and by how much they exceed those of unrelated queries."""
     single_term_answer: LogisticCurve
     """Answer probability of a query of one term: cosines are lower, and the term either occurs or not."""
     relevance: LogisticCurve
     """Probability that a passage is relevant if there is an answer, over `log_share`, `gap` and query features."""
+    unrelated: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Intercept and slope, over the size of a library, of the features of unrelated queries."""
 
-    def weighted(self, features: PassageFeatures) -> dict[str, float]:
-        """Return each feature times its weight."""
-        return {name: weight * getattr(features, name) for name, weight in self.features.items()}
+    def sums(
+        self, features: PassageFeatures, factors: Mapping[str, float] = NO_FACTORS
+    ) -> list[float]:
+        """Return the weighted sum of the features of each passage, with factors on the weights of retrievers."""
+        sums = [0.0] * len(features.cosine)
+        for name, weight in self.features.items():
+            weight *= factors.get(RETRIEVER_OF.get(name, ""), 1.0)
+            column: Column = getattr(features, name)
+            sums = [total + weight * value for total, value in zip(sums, column, strict=True)]
+        return sums
 
     def answer_curve(self, query: QueryFeatures) -> LogisticCurve:
         """Return the curve of the answer probability for a query of this length."""
         return self.single_term_answer if query.query_length <= SINGLE_TERM else self.answer
 
-    def answer_probability(self, query: QueryFeatures, margin: float) -> float:
-        """Return the probability that the library contains an answer."""
-        return self.answer_curve(query)({**query._asdict(), "margin": margin})
+    def answer_features(
+        self, query: QueryFeatures, first_coverage: float, level: Mapping[str, float]
+    ) -> dict[str, float]:
+        """Return the features of the answer probability; `first_coverage` is the coverage of the best passage."""
+        known = {**query._asdict(), "first_coverage": first_coverage}
+        return {**known, **excess(known, level, self.unrelated)}
 
     def probabilities(
         self,
-        sums: Mapping[str, float],
-        rivals: Sequence[str],
+        sums: Column,
+        rivals: Column,
         query: QueryFeatures,
+        first_coverage: float = 0.0,
+        level: Mapping[str, float] = NO_LEVEL,
         certain: bool = False,
     ) -> Probabilities:
         """Return the answer probability and the relevance of each passage, increasing with its sum.
 
-        `rivals` are the best passages of the best documents, best first: passages of one document do not
-        compete. `certain` sets the answer probability to 1.
+        `rivals` are the sums of the best passages of the best documents, best first: passages of one document do
+        not compete. `level` is that of unrelated queries. `certain` sets the answer probability to 1.
         """
-        pool = softmax([sums[id] for id in rivals[:POOL_SIZE]], self.temperature)
-        answer = 1.0 if certain else self.answer_probability(query, pool.margin)
+        pool = softmax(rivals[:POOL_SIZE], self.temperature)
+        known = self.answer_features(query, first_coverage, level)
+        answer = 1.0 if certain else self.answer_curve(query)(known)
         curve = self.relevance.given({**query._asdict(), "gap": pool.gap})
-        relevance = {id: curve({"log_share": pool.log_share(one)}) for id, one in sums.items()}
-        return Probabilities(answer, pool, curve, relevance)
+        slope = curve.weights["log_share"]
+        best, temperature, log_total = pool.best, pool.temperature, pool.log_total
+        relevance = [
+            sigmoid(curve.bias + slope * ((one - best) / temperature - log_total)) for one in sums
+        ]
+        return Probabilities(answer, known, pool, curve, relevance)
 
 
 def weights_for(mode: str, model: str) -> FusionWeights | None:
@@ -169,7 +207,7 @@ def is_calibrated(mode: str, model: str) -> bool:
 @cache
 def all_weights() -> Mapping[str, Mapping[str, FusionWeights]]:
     """Read `fusion_weights.json`: weights by mode and by the model's fingerprint."""
-    text = files("marklight.search").joinpath("fusion_weights.json").read_text("utf-8")
+    text = Path(__file__).with_name("fusion_weights.json").read_text("utf-8")
     return {
         mode: {model: parse_weights(values) for model, values in by_model.items()}
         for mode, by_model in json.loads(text)["modes"].items()
@@ -182,77 +220,76 @@ def parse_weights(values: Mapping[str, Any]) -> FusionWeights:
         name: LogisticCurve(values[name]["bias"], values[name]["weights"])
         for name in ("answer", "single_term_answer", "relevance")
     }
-    return FusionWeights(values["features"], values["temperature"], **curves)
+    unrelated = {name: (line[0], line[1]) for name, line in values.get("unrelated", {}).items()}
+    return FusionWeights(values["features"], values["temperature"], **curves, unrelated=unrelated)
 
 
 NON_LATIN = "The model and its scores were calibrated in English; for other scripts, rely on matching words more than on scores"
 TIE_BREAK = 1e-9
 """Difference between the scores of passages that share a probability, so that their order stays."""
-RETRIEVER_OF = {
-    "cosine": "semantic",
-    "standard_cosine": "semantic",
-    "lexical": "keyword",
-    "relative_bm25": "keyword",
-}
-"""Features that come from a retriever whose weight users can change."""
-
 WeightsFor = Callable[[str, str], FusionWeights | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Candidates:
-    """The candidates of a query by id, with their features, sums of weighted features and probabilities."""
+class ScoredPool:
+    """The candidates of a query with their features, sums of weighted features and probabilities, by row."""
 
-    hits: Mapping[str, Hit]
-    features: Mapping[str, PassageFeatures]
-    sums: Mapping[str, float]
+    pool: Pool
+    features: PassageFeatures
+    sums: Column
     weights: FusionWeights
     probabilities: Probabilities
     query: QueryFeatures
     is_certain: bool
+    explain: bool
 
     def ranked(self, factors: Mapping[str, float]) -> Hits:
         """Return the candidates by their sums, with factors on the weights of retrievers."""
         if all(factor == 1.0 for factor in factors.values()):
             return self.with_probabilities()
-        sums = {id: self._sum(one, factors) for id, one in self.features.items()}
-        order = sorted(sums, key=lambda each: (-sums[each], each))
-        return self.in_order(order)
-
-    def _sum(self, features: PassageFeatures, factors: Mapping[str, float]) -> float:
-        weighted = self.weights.weighted(features)
-        return sum(
-            factors.get(RETRIEVER_OF.get(name, ""), 1.0) * one for name, one in weighted.items()
-        )
+        sums = self.weights.sums(self.features, factors)
+        return self.in_order(_best_rows(self.pool, sums))
 
     def with_probabilities(self, ranking: Mapping[str, Hit] | None = None) -> Hits:
         """Return the candidates with their probabilities as scores, best first; the trace of a ranking precedes theirs."""
-        trace = Trace(self.weights, self.query, self.probabilities, self.is_certain)
-        hits = {**self.hits, **ranking} if ranking else self.hits
-        stage = "probability" if ranking else "learned"
-        return best_first(
-            Hit(
-                hit.chunk,
-                self.probabilities.score(id),
-                (*hit.why, *trace.entries(id, self.features[id], self.sums[id], stage)),
-                answer_probability=self.probabilities.answer,
-                rank_sum=hit.rank_sum,
-                coverage=max(self.features[id].coverage, self.features[id].exact_phrase),
-            )
-            for id, hit in hits.items()
+        ranking, trace = ranking or {}, Trace(self, "probability" if ranking else "learned")
+        chunks, scores, answer = (
+            self.pool.chunks,
+            self.probabilities.scores,
+            self.probabilities.answer,
         )
+        coverage, exact = self.features.coverage, self.features.exact_phrase
+        hits = []
+        for row in _best_rows(self.pool, scores):
+            before = ranking.get(chunks[row].id)
+            entries: tuple[Why, ...] | None = None
+            if self.explain and before is None:
+                entries = (*self.pool.entries(row), *trace.entries(row))
+            elif before:
+                entries = None if before.trace is None else (*before.trace, *trace.entries(row))
+            hits.append(
+                Hit(
+                    chunks[row],
+                    scores[row],
+                    entries,
+                    answer,
+                    before.rank_sum if before else None,
+                    max(coverage[row], exact[row]),
+                )
+            )
+        return tuple(hits)
 
-    def in_order(self, ids: Sequence[str], ranking: Mapping[str, Hit] | None = None) -> Hits:
+    def in_order(self, rows: Iterable[int], ranking: Mapping[str, Hit] | None = None) -> Hits:
         """Return the candidates in the order of another ranking, with probabilities that decrease along it.
 
         Isotonic regression by pooling adjacent violators (Ayer et al., 1955): where the order contradicts the
         probabilities, neighbours share their mean, so that the total, and with it the calibration, stays.
         """
-        scored = {hit.chunk.id: hit for hit in self.with_probabilities(ranking)}
-        ordered = [id for id in ids if id in scored]
+        scored = {self.pool.rows[hit.chunk.id]: hit for hit in self.with_probabilities(ranking)}
+        ordered = [scored[row] for row in rows]
         blocks: list[tuple[float, int]] = []
-        for id in ordered:
-            total, count = scored[id].score, 1
+        for hit in ordered:
+            total, count = hit.score, 1
             while blocks and blocks[-1][0] / blocks[-1][1] < total / count:
                 before, size = blocks.pop()
                 total, count = total + before, count + size
@@ -260,7 +297,7 @@ class Candidates:
         hits, rest = [], iter(ordered)
         for total, count in blocks:
             for position in range(count):
-                hit = scored[next(rest)]
+                hit = next(rest)
                 score = max(0.0, total / count - TIE_BREAK * position)
                 if count > 1:
                     formula = "max(0, total / count - tie_break × position)"
@@ -276,18 +313,17 @@ class Candidates:
 
 
 def score_candidates(
-    lists: Mapping[str, Hits], query: Query, tools: Tools, find_weights: WeightsFor = weights_for
-) -> Candidates | None:
+    pool: Pool, query: Query, tools: Tools, find_weights: WeightsFor = weights_for
+) -> ScoredPool | None:
     """Return the candidates with their probabilities; None if there are no candidates."""
     mode = ""
-    has_cosines = bool(lists.get("semantic"))
-    if (
-        has_cosines
-    ):  # also without keyword candidates: that no passage has a term is a strong feature
-        mode = "hybrid" if "keyword" in lists else "semantic"
-    elif lists.get("keyword"):
+    has_cosines = bool(pool.scores.get("semantic"))
+    # Also without keyword candidates: that no passage has a term is a strong feature.
+    if has_cosines:
+        mode = "hybrid" if "keyword" in pool.scores else "semantic"
+    elif pool.scores.get("keyword"):
         mode = "keyword"
-    elif lists.get("code"):
+    elif pool.scores.get("code"):
         mode = "code"
     model = tools.embedder.fingerprint if tools.embedder and has_cosines else ""
     weights = find_weights(mode, model) if mode else None
@@ -297,81 +333,95 @@ def score_candidates(
     non_latin = has_cosines and weights is not for_any_model and is_non_latin(query)
     if non_latin:
         tools.notify(NON_LATIN)
-    without_terms = non_latin and mode == "hybrid" and not lists["keyword"]
-    lists = with_missing_cosines(lists, query, tools)
-    features = passage_features(lists, query, tools)
-    if needs_lexical_weights(lists, features, query) or without_terms:
+    without_terms = non_latin and mode == "hybrid" and not pool.scores["keyword"]
+    pool = with_missing_cosines(pool, query, tools)
+    features = passage_features(pool, query, tools)
+    if needs_lexical_weights(pool, features, query) or without_terms:
         weights = for_any_model
-    sums = {id: sum(weights.weighted(one).values()) for id, one in features.items()}
-    hits = merge_lists(lists.values())
-    of_query = query_features(lists, features, query, tools)
+    sums = weights.sums(features)
+    of_query = query_features(pool, features, query, tools)
     is_certain = filters_cover_query(query)
-    probabilities = weights.probabilities(sums, _rivals(lists, hits, sums), of_query, is_certain)
-    return Candidates(hits, features, sums, weights, probabilities, of_query, is_certain)
+    rows = _best_rows(pool, sums)
+    level = stored_level(tools.snapshot, model) if weights.unrelated else NO_LEVEL
+    probabilities = weights.probabilities(
+        sums,
+        _rivals(pool, sums, rows),
+        of_query,
+        features.coverage[rows[0]],
+        level,
+        certain=is_certain,
+    )
+    return ScoredPool(
+        pool, features, sums, weights, probabilities, of_query, is_certain, tools.explain
+    )
 
 
-def with_probabilities(
-    ranking: Hits, lists: Mapping[str, Hits], query: Query, tools: Tools
-) -> Hits:
+def with_probabilities(ranking: Hits, pool: Pool, query: Query, tools: Tools) -> Hits:
     """Return a ranking of any fusion in its order, with calibrated probabilities in place of its scores."""
-    candidates = score_candidates(lists, query, tools)
-    if candidates is None:
+    scored = score_candidates(pool, query, tools)
+    if scored is None:
         return ranking
     by_id = {hit.chunk.id: hit for hit in ranking}
-    return candidates.in_order([hit.chunk.id for hit in ranking], by_id)
+    return scored.in_order([pool.rows[id] for id in by_id], by_id)
 
 
-def _rivals(
-    lists: Mapping[str, Hits], hits: Mapping[str, Hit], sums: Mapping[str, float]
-) -> list[str]:
-    """Return the best passage of each document in the pool, best first, and exact duplicates once."""
-    pool = {hit.chunk.id for candidates in lists.values() for hit in candidates[:POOL_SIZE]}
-    best: dict[DocumentId, str] = {}
-    for id in sorted(pool, key=lambda each: (-sums[each], each)):
-        best.setdefault(hits[id].chunk.document, id)
-    ids = list(best.values())
-    return [ids[index] for index in distinct([hits[id].chunk.own_text for id in ids])]
+def _best_rows(pool: Pool, scores: Column) -> list[int]:
+    """Return the rows by descending score; ties are broken by passage id."""
+    ordered = sorted(zip(map(neg, scores), pool.rows, range(len(scores)), strict=True))
+    return [row for _, _, row in ordered]
+
+
+def _rivals(pool: Pool, sums: Column, rows: Iterable[int]) -> list[float]:
+    """Return the sum of the best passage of each document in the pool, exact duplicates once; `rows` are sorted by their sums."""
+    in_pool, documents, texts = pool.best(POOL_SIZE), set[DocumentId](), set[str]()
+    rivals = []
+    for row in rows:
+        chunk = pool.chunks[row]
+        if row in in_pool and chunk.document not in documents:
+            documents.add(chunk.document)
+            if chunk.text_key not in texts:
+                texts.add(chunk.text_key)
+                rivals.append(sums[row])
+    return rivals
 
 
 class Trace:
-    """Trace entries from which the score of each passage can be recomputed."""
+    """Trace entries from which the score of each passage can be recomputed; those of the query are built on first use."""
 
-    def __init__(
-        self,
-        weights: FusionWeights,
-        query: QueryFeatures,
-        probabilities: Probabilities,
-        is_certain: bool,
-    ) -> None:
-        self._weights, self._relevance = weights.features, probabilities.relevance
-        self._pool = pool = probabilities.softmax
-        curve = probabilities.relevance_curve
-        self._share = {"base": curve.bias, "slope": curve.weights["log_share"]}
-        self._base = _linear(
-            "relevance_base", curve.bias, weights.relevance, {**query._asdict(), "gap": pool.gap}
-        )
-        self._answer = Why("answer", probabilities.answer)
-        if not is_certain:
-            known = {**query._asdict(), "margin": pool.margin}
-            entry = _linear("answer", probabilities.answer, weights.answer_curve(query), known)
-            self._answer = entry._replace(formula=f"sigmoid({entry.formula})")
+    def __init__(self, candidates: ScoredPool, stage: str) -> None:
+        self._candidates, self._stage = candidates, stage
 
-    def entries(
-        self, id: str, features: PassageFeatures, weighted_sum: float, stage: str
-    ) -> Iterator[Why]:
+    @cached_property
+    def _base(self) -> Why:
+        query, probabilities = self._candidates.query, self._candidates.probabilities
+        known = {**query._asdict(), "gap": probabilities.softmax.gap}
+        bias = probabilities.relevance_curve.bias
+        return _linear("relevance_base", bias, self._candidates.weights.relevance, known)
+
+    @cached_property
+    def _answer(self) -> Why:
+        answer, known, *_ = self._candidates.probabilities
+        if self._candidates.is_certain:
+            return Why("answer", answer)
+        curve = self._candidates.weights.answer_curve(self._candidates.query)
+        entry = _linear("answer", answer, curve, known)
+        return entry._replace(formula=f"sigmoid({entry.formula})")
+
+    def entries(self, row: int) -> Iterator[Why]:
         """Yield the weighted features, log share, relevance, answer probability and score."""
-        for name, weight in self._weights.items():
-            if value := getattr(features, name):
+        candidates = self._candidates
+        for name, weight in candidates.weights.features.items():
+            if value := getattr(candidates.features, name)[row]:
                 inputs = {"feature": value, "weight": weight}
                 yield Why(name, weight * value, "feature × weight", inputs)
-        pool, relevance, answer = self._pool, self._relevance[id], self._answer.value
-        log_share = pool.log_share(weighted_sum)
+        answer, _, pool, curve, relevances = candidates.probabilities
+        relevance, log_share = relevances[row], pool.log_share(candidates.sums[row])
         yield Why(
             "log_share",
             log_share,
             "(sum - best) / temperature - log_total",
             {
-                "sum": weighted_sum,
+                "sum": candidates.sums[row],
                 "best": pool.best,
                 "temperature": pool.temperature,
                 "log_total": pool.log_total,
@@ -382,11 +432,11 @@ class Trace:
             "relevance",
             relevance,
             "sigmoid(base + slope × log_share)",
-            {**self._share, "log_share": log_share},
+            {"base": curve.bias, "slope": curve.weights["log_share"], "log_share": log_share},
         )
         yield self._answer
         yield Why(
-            stage,
+            self._stage,
             answer * relevance,
             "answer × relevance",
             {"answer": answer, "relevance": relevance},
@@ -427,10 +477,6 @@ def _reduced(hit: Hit, lost: float) -> Hit:
 UNCALIBRATED = (
     "Scores are not calibrated for the language of this query, so unlikely results are shown too"
 )
-MOST = 0.5
-"""Term coverage above which a passage has most of the query. For 14 broad queries about generated notes, 80 instead of 40
-right documents are among ten results with it (`python -m benchmarks.everyday vault`)."""
-
 TAIL = 0.005
 """Results that score lower are dropped; where the best score is less than twice this, those below half the best score. Hand-set; not measured."""
 
@@ -442,8 +488,8 @@ class Confidence:
     Passages with most of the query's terms are kept whatever their score: a page with the name of a person as its title
     leaves little probability to the other notes that mention that person.
 
-    With the threshold, on sets that the weights were not learned from, 11 of 100 queries without an answer
-    get results, most of them with low scores, and 1 of 1,000 with an answer gets none (docs/quality.md). Results are
+    With the threshold, on sets that the weights were not learned from, 9 of 100 queries without an answer, most of them about
+    related things, get results with low scores, and 1 of 1,000 with an answer gets none (docs/quality.md). Results are
     always returned for a query with a quoted phrase or with filters only.
     """
 
@@ -457,14 +503,24 @@ class Confidence:
         if query.filters.phrases or filters_cover_query(query):
             return hits
         if all(answer_probability(hit) < self.threshold for hit in hits):
-            if not hits or _is_calibrated(query, tools):
+            if not hits or _is_calibrated_language(query, tools):
                 return ()
             tools.notify(UNCALIBRATED)
         lowest = min(TAIL, max(hit.score for hit in hits) / 2)
         return tuple(hit for hit in hits if hit.score >= lowest or hit.coverage > MOST)
 
 
-def _is_calibrated(query: Query, tools: Tools) -> bool:
+def has_calibrated_scores(hits: Hits, query: Query, tools: Tools) -> bool:
+    """Return True if the scores of these hits were calibrated on judged queries of this mode, model and language."""
+    if tools.reranker is not None or any(hit.answer_probability is None for hit in hits):
+        return False
+    model = tools.embedder.fingerprint if tools.embedder else ""
+    if model and query.mode in MODES_OF_MODELS and not is_calibrated(query.mode.value, model):
+        return False
+    return not is_non_latin(query) and _is_calibrated_language(query, tools)
+
+
+def _is_calibrated_language(query: Query, tools: Tools) -> bool:
     """Return false for a query in another language than English that documents or the model know, or than all documents.
 
     Probabilities were learned from English queries. With their threshold half of 360 queries in six languages about

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, ClassVar
 
-from marklight.answer import Hits
+from marklight.lazy import dataclass
 from marklight.ports import BOILERPLATE, FIELD_BOOSTS, Embedder, ScoredChunk, Snapshot, Tools
 from marklight.query import Mode, Query
-from marklight.text import analyze, code_terms, query_terms
+from marklight.text.analyzer import analyze, code_terms, query_terms
 from marklight.text.languages import main_languages
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class Semantic:
     A hypothesis is a hypothetical answer (HyDE), so it is embedded as a passage.
     """
 
-    def __call__(self, query: Query, limit: int, tools: Tools) -> Hits:
+    def __call__(self, query: Query, limit: int, tools: Tools) -> Sequence[ScoredChunk]:
         embedder = tools.embedder
         if embedder is None:
             return ()
@@ -108,8 +108,8 @@ class Semantic:
             vector, embedder.fingerprint, query.filters, limit
         )
         if tools.multilingual is not None:
-            candidates = _with_other_languages(candidates, query, tools, limit)
-        return tools.hits(candidates, by="semantic")
+            return _with_other_languages(candidates, query, tools, limit)
+        return candidates
 
     def _query_vector(self, query: Query, embedder: Embedder, tools: Tools) -> Vector:
         """Return the vector to search for; engines normalise it, so a sum need not have length one."""
@@ -173,22 +173,20 @@ QUOTED_BOOSTS = {**FIELD_BOOSTS, BOILERPLATE: 1.0}
 class Keyword:
     """BM25 over title, headings, frontmatter and body, each with its own weight."""
 
-    def __call__(self, query: Query, limit: int, tools: Tools) -> Hits:
+    def __call__(self, query: Query, limit: int, tools: Tools) -> Sequence[ScoredChunk]:
         terms = query_terms(*query.spellings, languages=query.languages)
         if not terms:
             return ()
         boosts = QUOTED_BOOSTS if query.filters.has_phrases else FIELD_BOOSTS
-        candidates = tools.snapshot.lexical.search(terms, boosts, query.filters, limit)
-        return tools.hits(candidates, by="keyword")
+        return tools.snapshot.lexical.search(terms, boosts, query.filters, limit)
 
 
 @dataclass(frozen=True, slots=True)
 class Code:
     """BM25 over the terms of code, where `getUserById` matches `get_user_by_id`."""
 
-    def __call__(self, query: Query, limit: int, tools: Tools) -> Hits:
+    def __call__(self, query: Query, limit: int, tools: Tools) -> Sequence[ScoredChunk]:
         terms = code_terms(query.text)
         if not terms:
             return ()
-        candidates = tools.snapshot.lexical.search_code(terms, query.filters, limit)
-        return tools.hits(candidates, by="code")
+        return tools.snapshot.lexical.search_code(terms, query.filters, limit)

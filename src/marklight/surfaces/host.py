@@ -1,4 +1,7 @@
-"""Serve one library to concurrent async clients: file watching, bounded concurrency, threads or worker processes."""
+"""Serve one library to concurrent async clients: file watching, bounded concurrency, threads or worker processes.
+
+Also here: operations called as programs do, with a name and validated values, and with JSON values as the result.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,23 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 from threading import Event
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import anyio.to_thread
 
+from marklight import answer, report, results
 from marklight.errors import Overloaded, Stopped
 from marklight.library import Library
 from marklight.library.watching import Watcher
+from marklight.operations import OPERATIONS, find_operation
+from marklight.parameters import Operation
 from marklight.ports import Progress, no_progress
-from marklight.surfaces import operations
+from marklight.serialization import Schema, object_schema, schema_of
+from marklight.surfaces.render import json_body
 
 if TYPE_CHECKING:
     from marklight.surfaces.daemon.worker_pool import WorkerPool
@@ -28,6 +37,57 @@ ANSWERS_PER_SEARCH = 0.25
 """Share of the slots that answers of a language model may take: they last for seconds, searches for milliseconds."""
 IN_THIS_PROCESS = ("ask", "index")
 """Operations that never run in a worker process: they wait for a server, or write for a long time."""
+
+
+FOLDERS = ("near", "part")
+"""Hooks that are folders."""
+
+
+def execute(library: Library, name: str, arguments: Mapping[str, Any], **context: Any) -> Any:
+    """Execute an operation with validated arguments and return its result."""
+    operation = find_operation(name)
+    return library.execute(name, operation.complete(arguments) | _hooks(operation, context))
+
+
+def call(
+    library: Library, name: str, arguments: Mapping[str, Any], **context: Any
+) -> dict[str, Any]:
+    """Execute an operation with validated arguments and return its result as JSON values."""
+    return json_result(name, execute(library, name, arguments, **context))
+
+
+def call_encoded(
+    library: Library, name: str, arguments: Mapping[str, Any], **context: Any
+) -> bytes:
+    """Execute an operation with validated arguments and return its result as encoded JSON."""
+    return json_body(call(library, name, arguments, **context))
+
+
+def json_result(name: str, result: Any) -> dict[str, Any]:
+    """Return the result of an operation as JSON values."""
+    if name == "tags":
+        return {"tags": result}
+    return result if isinstance(result, dict) else result.to_dict()
+
+
+def result_schema(operation: str) -> Schema:
+    """Return the JSON Schema of the result of an operation."""
+    kind = OPERATIONS[operation].result
+    if isinstance(kind, str):
+        kind = next(vars(part)[kind] for part in (answer, report, results) if kind in vars(part))
+    schema = schema_of(kind)
+    return object_schema({"tags": schema}, title="Tags") if operation == "tags" else schema
+
+
+def run(library: Library, name: str, arguments: Mapping[str, Any], **context: Any) -> Any:
+    """Run an operation with the arguments of a call in another process; context that it does not take is ignored."""
+    operation = find_operation(name)
+    return library.run(name, operation.bind((), arguments) | _hooks(operation, context))
+
+
+def _hooks(operation: Operation, context: Mapping[str, Any]) -> dict[str, Any]:
+    hooks = {key: value for key, value in context.items() if key in operation.hooks and value}
+    return hooks | {key: Path(hooks[key]) for key in FOLDERS if key in hooks}
 
 
 class LibraryHost:
@@ -80,11 +140,29 @@ class LibraryHost:
         **context: Any,
     ) -> dict[str, Any]:
         """Execute an operation and return its result as JSON values."""
-        work = partial(operations.call, name=operation, arguments=arguments, **context)
+        return await self._execute(call, operation, arguments, progress, context)
+
+    async def call_encoded(self, operation: str, arguments: Mapping[str, Any]) -> bytes:
+        """Execute an operation and return its result as JSON, encoded in the thread or process that computes it."""
+        return await self._execute(call_encoded, operation, arguments)
+
+    async def _execute(
+        self,
+        function: Callable[..., Value],
+        operation: str,
+        arguments: Mapping[str, Any],
+        progress: Progress = no_progress,
+        context: Mapping[str, Any] = MappingProxyType({}),
+    ) -> Value:
+        work = partial(function, name=operation, arguments=arguments, **context)
         if operation == "ask":
-            async with self._slot(self._answers):
-                return await self.run(work, progress)
+            return await self.answer(work, progress)
         return await self.run(work, progress, in_worker=operation not in IN_THIS_PROCESS)
+
+    async def answer(self, work: Callable[..., Value], progress: Progress = no_progress) -> Value:
+        """Run a function that calls a language model, within its share of the slots."""
+        async with self._slot(self._answers):
+            return await self.run(work, progress)
 
     async def run(
         self,
@@ -135,9 +213,10 @@ class LibraryHost:
         watcher, library = self.watcher, self.library
         if not watcher.text_was_tried:
             await anyio.to_thread.run_sync(_wait_for_first_run, library, watcher)
-        outcome = await pool.run(work, WatcherState.of(watcher))
-        for report in outcome.reports:
-            await anyio.to_thread.run_sync(watcher.notify, report)
+        state = await anyio.to_thread.run_sync(WatcherState.of, watcher)
+        outcome = await pool.run(work, state)
+        for changes in outcome.reports:
+            await anyio.to_thread.run_sync(watcher.notify, changes)
         if outcome.woken:
             watcher.wake()
         value: Value = outcome.value

@@ -4,30 +4,29 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from marklight.formatting import (
+    PLAIN,
+    Style,
     counted,
     escape_json,
     headed_place,
-    linked_line,
+    hit_text,
     one_line,
     place_text,
     quoted,
-    similar_line,
-    text_of,
-    unescape,
 )
 from marklight.place import complete_commands
 
 if TYPE_CHECKING:
     # Types only: `--help` needs the formats and nothing else.
-    from marklight.answer import Answer, Hit, Level
-    from marklight.model import DocumentId
-    from marklight.report import Extract, Outline, Report
+    from marklight.answer import Answer, Hit, Level, Result
+    from marklight.model import DocumentId, Heading, ResolvedLink
+    from marklight.report import Extract, Links, Outline, Related, Report
     from marklight.results import Commit, Commits, ListedDocument, Listing
 
 FORMATS = ("text", "json", "jsonl", "md", "files")
@@ -37,82 +36,6 @@ MAX_SKIPPED = 20
 MAX_REMARKS = 5
 NEAREST_CHARACTERS = 300
 """Characters of a passage that is shown although it is no confident match."""
-
-
-@dataclass(frozen=True, slots=True)
-class Style:
-    """Style text for the output: escape sequences on a terminal, plain text elsewhere."""
-
-    escapes: bool = False
-    """True if bold text and hyperlinks are written as escape sequences."""
-    folders: Mapping[str, Path] = field(default_factory=dict)
-    """Folders of the collections, by name: the targets of hyperlinks."""
-    address: str = ""
-    """Hyperlink template with `{path}` and `{line}`; empty links to the file itself."""
-    terminal: bool = False
-    """True if the output goes to a terminal."""
-    near: str = ""
-    """The current folder, from which a path may also be written; empty if it does not matter."""
-
-    def bold(self, text: str) -> str:
-        """Return the text in bold."""
-        return f"\x1b[1m{text}\x1b[0m" if self.escapes else text
-
-    def dim(self, text: str) -> str:
-        """Return the text dimmed."""
-        return f"\x1b[2m{text}\x1b[0m" if self.escapes else text
-
-    def link(self, text: str, document: DocumentId, line: int = 1) -> str:
-        """Return the text as a hyperlink to a line of the document's file."""
-        folder = self.folders.get(document.collection)
-        if not self.escapes or folder is None:
-            return text
-        return hyperlink(text, folder / document.path, line, self.address)
-
-    def place(self, text: str, document: DocumentId, line: int = 1) -> str:
-        """Return a place as a hyperlink, with a slash before it if a file of the current folder has the same name."""
-        return self.link(self.rooted(text, document), document, line)
-
-    def rooted(self, text: str, document: DocumentId, *_: int) -> str:
-        """Return a place with a slash before it if a file of the current folder has the same name."""
-        folder = self.folders.get(document.collection)
-        if not self.near or folder is None:
-            return text
-        here = os.path.join(self.near, place_text(document, len(self.folders) > 1))
-        return f"/{text}" if _is_other_file(here, folder / document.path) else text
-
-    def file(self, document: DocumentId) -> str:
-        """Return the path of the document's file, relative if it is below the current folder.
-
-        `./` is put before a path with a leading dash, so that no program takes it for an option, and before one
-        that is also the name of another document in the library.
-        """
-        folder = self.folders.get(document.collection)
-        if folder is None:
-            return document.path
-        file = folder / document.path
-        try:
-            relative = str(file.relative_to(Path.cwd()))
-        except (ValueError, OSError):
-            return str(file)
-        owner, _, rest = unescape(relative).partition("/")
-        several = len(self.folders) > 1
-        names = {owner: rest} if several else dict.fromkeys(self.folders, unescape(relative))
-        others = (
-            os.path.join(self.folders[name], path)
-            for name, path in names.items()
-            if name in self.folders
-        )
-        shared = any(_is_other_file(other, file) for other in others)
-        return f"./{relative}" if shared or relative.startswith("-") else relative
-
-
-def _is_other_file(path: str, file: Path) -> bool:
-    """Return true if a path is that of an existing file, and not of this one."""
-    return os.path.isfile(path) and not os.path.samefile(path, file) if file.exists() else False
-
-
-PLAIN = Style()
 
 
 def style_for(
@@ -134,14 +57,6 @@ def style_for(
     return Style(escapes, folders, address, terminal, near)
 
 
-def hyperlink(text: str, file: Path, line: int = 1, address: str = "") -> str:
-    """Return the text as an OSC 8 hyperlink; the host is empty, as the file is on this machine."""
-    uri = file.absolute().as_uri()
-    path = uri.removeprefix("file://")
-    target = address.replace("{path}", path).replace("{line}", str(line)) if address else uri
-    return f"\x1b]8;;{target}\x1b\\{text}\x1b]8;;\x1b\\"
-
-
 def to_json(value: Any, indent: int | None = 2) -> str:
     """Serialise as JSON that is safe to print; letters of all scripts stay readable."""
     import json
@@ -149,17 +64,38 @@ def to_json(value: Any, indent: int | None = 2) -> str:
     return escape_json(json.dumps(value, ensure_ascii=False, indent=indent, default=str))
 
 
+def json_body(value: Any) -> bytes:
+    """Return the bytes that `to_json` and a line end are encoded to, in a third of the time.
+
+    The standard library has its fast encoder for JSON without indentation only.
+    """
+    import json
+
+    import msgspec
+
+    compact = escape_json(json.dumps(value, ensure_ascii=False, default=str))
+    return msgspec.json.format(compact.encode("utf-8", "replace"), indent=2) + b"\n"
+
+
+def _for_programs(
+    result: Result, key: str, documents: Sequence[DocumentId], format: str, style: Style
+) -> str | None:
+    """Render a result as JSON, its rows as JSON lines, or the files of its rows; None for other formats."""
+    if format == "json":
+        return to_json(result.to_dict())
+    files = list(map(style.file, documents))
+    if format == "jsonl":
+        rows = zip(result.to_dict()[key], files, strict=True)
+        return "\n".join(to_json({**row, "file": file}, indent=None) for row, file in rows)
+    return "\n".join(dict.fromkeys(map(one_line, files))) if format == "files" else None
+
+
 def answer_as(answer: Answer, format: str, style: Style = PLAIN) -> str:
     """Render an answer in one of `FORMATS`; only text is styled."""
-    if format == "json":
-        return to_json(answer.to_dict())
-    if format == "jsonl":
-        rows = zip(answer.to_dict()["results"], answer.hits, strict=True)
-        with_file = ({**result, "file": style.file(hit.chunk.document)} for result, hit in rows)
-        return "\n".join(to_json(result, indent=None) for result in with_file)
-    if format == "files":
-        files = (one_line(style.file(hit.chunk.document)) for hit in answer.hits)
-        return "\n".join(dict.fromkeys(files))
+    documents = [hit.chunk.document for hit in answer.hits]
+    data = _for_programs(answer, "results", documents, format, style)
+    if data is not None:
+        return data
     several = answer.several_collections
     if format == "md":
         return "\n\n".join(
@@ -168,7 +104,7 @@ def answer_as(answer: Answer, format: str, style: Style = PLAIN) -> str:
             for hit in answer.hits
         )
     return "\n\n".join(
-        hit_text(rank, hit, several, style) for rank, hit in enumerate(answer.hits, 1)
+        hit_text(hit, several, f"[{rank}] ", style) for rank, hit in enumerate(answer.hits, 1)
     )
 
 
@@ -187,24 +123,18 @@ def inline_markdown(text: str) -> str:
     return re.sub(r"[\\`*\[\]<>&]", r"\\\g<0>", text)
 
 
-def hit_text(rank: int, hit: Hit, several_collections: bool, style: Style = PLAIN) -> str:
-    """Render a result: a header with rank, place and score, then the quoted passage."""
-    where = headed_place(hit.chunk, several_collections, style.place)
-    head = style.bold(f"[{rank}] {where} ({hit.score:.2f})")
-    below = (
-        similar_line(hit, several_collections, style.rooted),
-        linked_line(hit, several_collections, style.rooted),
-    )
-    return "\n".join([head, text_of(hit.chunk), *(style.dim(line) for line in below if line)])
-
-
 def nearest_text(answer: Answer, style: Style = PLAIN) -> str:
-    """Render the passages that come closest to a query without a confident match, dimmed and shortened."""
-    several = answer.several_collections
+    """Render the passages that come closest to a query without a confident match, dimmed and shortened.
+
+    They have no scores: the reason above them has the best one.
+    """
+    from marklight.text.markdown import readable
+
+    plain = replace(style, escapes=False)
     return "\n\n".join(
         style.dim(
-            f"[{rank}] {headed_place(hit.chunk, several, style.rooted)} ({hit.score:.2f})\n"
-            + quoted(shortened(hit.chunk.text.strip()))
+            f"[{rank}] {headed_place(hit.chunk, answer.several_collections, plain)}\n"
+            + quoted(shortened(readable(hit.chunk.text)))
         )
         for rank, hit in enumerate(answer.nearest, 1)
     )
@@ -239,8 +169,9 @@ def report_text(report: Report) -> str:
     # The run took the time of both; each line shows its own.
     took_ms = report.took_ms - (commits.took_ms if commits is not None else 0.0)
     lines.append(
-        f"{counted(index.documents, 'document')}, {counted(index.chunks, 'passage')}, {index.embedded:,} embedded"
-        f" ({took_ms / 1000:.1f} s)" + (one_line(f" in {report.folder}") if report.folder else "")
+        f"{counted(index.documents, 'document')}, {counted(index.chunks, 'passage')},"
+        f" {embedding_state(index.embedded, index.pending)} ({took_ms / 1000:.1f} s)"
+        + (one_line(f" in {report.folder}") if report.folder else "")
     )
     if commits is not None:
         lines.append(_history_line(commits))
@@ -270,13 +201,21 @@ def _history_line(report: Report) -> str:
         changes += f", {counted(report.newly_embedded, 'passage')} embedded"
     return (
         f"{counted(counts.documents, 'commit')} ({changes}), {counted(counts.chunks, 'passage')},"
-        f" {counts.embedded:,} embedded ({report.took_ms / 1000:.1f} s)"
+        f" {embedding_state(counts.embedded, counts.pending)} ({report.took_ms / 1000:.1f} s)"
     )
+
+
+def embedding_state(embedded: int, pending: int) -> str:
+    """Return how many passages are embedded, in words that `index` and `status` share."""
+    if pending:
+        share = 100 * embedded // (embedded + pending)
+        return f"{embedded:,} embedded, {pending:,} to do ({share} %)"
+    return "all embedded" if embedded else "none embedded: keyword search only"
 
 
 def extract_text(extract: Extract, style: Style = PLAIN) -> str:
     """Render a part of a document: a header with its place, then the quoted text."""
-    where = headed_place(extract, extract.several_collections, style.place)
+    where = headed_place(extract, extract.several_collections, style)
     return f"{style.bold(f'document: {where}')}\n{quoted(extract.text)}"
 
 
@@ -290,24 +229,23 @@ def levels_text(levels: Sequence[Level]) -> str:
 
 def outline_text(outline: Outline, style: Style = PLAIN) -> str:
     """List headings after their lines, indented by level, with their anchors."""
-    top = min((heading.level for heading in outline.headings), default=1)
-    places = [lines_text(heading.lines) for heading in outline.headings]
-    width = max(map(len, places), default=0)
     return "\n".join(
-        f"{style.link(place, outline.document, heading.lines[0])}{' ' * (width - len(place))}"
-        f"  {heading_text(heading.level - top, heading.text, heading.anchor)}"
-        for place, heading in zip(places, outline.headings, strict=True)
+        heading_rows(outline.headings, lambda text, line: style.link(text, outline.document, line))
     )
 
 
-def lines_text(lines: Sequence[int]) -> str:
-    """Return `:11-16`, the suffix of a path."""
-    return f":{lines[0]}-{lines[1]}"
-
-
-def heading_text(depth: int, text: str, anchor: str) -> str:
-    """Indent a heading and add its anchor; its text is untrusted, so it never starts a line."""
-    return f"{'  ' * depth}{one_line(text)}  #{one_line(anchor)}"
+def heading_rows(
+    headings: Sequence[Heading], link: Callable[[str, int], str] = lambda text, _: text
+) -> list[str]:
+    """Return `:11-16  Heading  #anchor` for each heading; its text is untrusted, so it never starts a line."""
+    top = min((heading.level for heading in headings), default=1)
+    places = [f":{heading.lines[0]}-{heading.lines[1]}" for heading in headings]
+    width = max(map(len, places), default=0)
+    return [
+        f"{link(place, heading.lines[0])}{' ' * (width - len(place))}"
+        f"  {'  ' * (heading.level - top)}{one_line(heading.text)}  #{one_line(heading.anchor)}"
+        for place, heading in zip(places, headings, strict=True)
+    ]
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -335,28 +273,46 @@ def block_quoted(text: str) -> list[str]:
 
 def listing_as(listing: Listing, format: str, style: Style = PLAIN) -> str:
     """Render a list of documents in one of `FORMATS`; only text is styled."""
-    if format == "json":
-        return to_json(listing.to_dict())
-    if format == "jsonl":
-        rows = zip(listing.to_dict()["documents"], listing.documents, strict=True)
-        return "\n".join(
-            to_json({**row, "file": style.file(each.document)}, indent=None) for row, each in rows
-        )
-    if format == "files":
-        return "\n".join(one_line(style.file(each.document)) for each in listing.documents)
+    documents = [listed.document for listed in listing.documents]
+    data = _for_programs(listing, "documents", documents, format, style)
+    if data is not None:
+        return data
     several = listing.several_collections
     if format == "md":
         rows_md = (
             f"- [{inline_markdown(_document_name(each, several))}]({link_target(style.file(each.document))})"
             f" ({_document_facts(each)})"
+            + "".join(
+                f"\n  - [{'x' if task.done else ' '}] {inline_markdown(one_line(task.text))}"
+                for task in each.tasks
+            )
             for each in listing.documents
         )
         return "\n".join([*rows_md, "", listing.summary])
     rows_text = (
-        f"{_document_name(each, several, style)} {style.dim(f'({_document_facts(each)})')}"
+        row
         for each in listing.documents
+        for row in (document_line(each, several, style), *_task_lines(each, style))
     )
     return "\n".join([*rows_text, style.bold(listing.summary)])
+
+
+def _task_lines(each: ListedDocument, style: Style) -> list[str]:
+    """Return `  :12  ☐ call the plumber` for each task."""
+    width = max((len(f":{task.line}") for task in each.tasks), default=0)
+    return [
+        f"  {style.link(f':{task.line}'.ljust(width), each.document, task.line)}"
+        f"  {'☑' if task.done else '☐'} {one_line(task.text)}"
+        for task in each.tasks
+    ]
+
+
+def document_line(
+    document: ListedDocument, several: bool, style: Style = PLAIN, day: str = ""
+) -> str:
+    """Return `guide/auth.md § Authentication (3 passages, 2026-01-02, 0.83)`; without the date of all documents, if given."""
+    facts = style.dim(f"({_document_facts(document, day)})")
+    return f"{_document_name(document, several, style)} {facts}"
 
 
 def _document_name(each: ListedDocument, several: bool, style: Style = PLAIN) -> str:
@@ -366,13 +322,13 @@ def _document_name(each: ListedDocument, several: bool, style: Style = PLAIN) ->
     return f"{style.bold(path)} § {one_line(each.title)}" if each.title else style.bold(path)
 
 
-def _document_facts(each: ListedDocument) -> str:
-    """Return the number of passages, the date and the score."""
-    from marklight.answer import iso_seconds
-
-    facts = [f"{each.passages:,} passage{'s' * (each.passages != 1)}", iso_seconds(each.dated)[:10]]
-    if each.score is not None:
-        facts.append(f"{each.score:.2f}")
+def _document_facts(each: ListedDocument, day: str = "") -> str:
+    """Return the number of passages, the date unless it is the given day, and the score unless it is 0.00."""
+    facts = [counted(each.passages, "passage")]
+    if each.date[:10] != day:
+        facts.append(each.date[:10])
+    if each.score is not None and (score := f"{each.score:.2f}") != "0.00":
+        facts.append(score)
     return ", ".join([*facts, *(["by meaning"] if each.by_meaning else [])])
 
 
@@ -422,8 +378,6 @@ def commit_passage(commit: Commit, hit: Hit) -> str:
 
 def with_short_hashes(commits: Commits) -> Answer:
     """Return the answer with short hashes as paths."""
-    from dataclasses import replace
-
     hits = tuple(
         replace(
             hit, chunk=replace(hit.chunk, document=hit.chunk.document._replace(path=commit.short))
@@ -453,3 +407,66 @@ def _files(hit: Hit) -> list[str]:
     if commit_part(hit) != "diff" or not hit.chunk.headings:
         return []
     return [f"files: {', '.join(map(one_line, hit.chunk.headings))}"]
+
+
+def links_text(links: Links, style: Style = PLAIN) -> str:
+    """Render lists of links; for a whole library, broken links and orphans."""
+
+    def place(id: DocumentId, line: int | None = None, fragment: str = "") -> str:
+        lines = () if line is None else (line,)
+        return style.place(
+            place_text(id, links.several_collections, lines, fragment), id, line or 1
+        )
+
+    def outgoing(resolved: ResolvedLink) -> str:
+        assert resolved.target
+        line = f":{resolved.link.line}"
+        return (
+            f"{' ' * (6 - len(line))}{style.link(line, resolved.source)}"
+            f"  {place(resolved.target, fragment=resolved.link.fragment)}{_type(resolved)}"
+        )
+
+    def incoming(resolved: ResolvedLink) -> str:
+        section = f"  {_fragment(resolved)}" if resolved.link.fragment else ""
+        return f"{place(resolved.source, resolved.link.line)}{section}{_type(resolved)}"
+
+    def broken(resolved: ResolvedLink) -> str:
+        where = place(resolved.source, resolved.link.line)
+        return f"{where}  {one_line(resolved.link.target)}{_fragment(resolved)}{_type(resolved)}"
+
+    lists: list[tuple[str, str, list[str]]] = [
+        ("links to", "out", list(map(outgoing, links.out))),
+        ("linked from", "in", list(map(incoming, links.back))),
+        ("broken links", "unresolved", list(map(broken, links.unresolved))),
+        ("documents without links", "orphans", list(map(place, links.orphans))),
+    ]
+    parts = []
+    for name, key, rows in lists:
+        if rows:
+            more = links.more.get(key, 0)
+            head = style.bold(f"{name} ({len(rows) + more:,})")
+            rest = [f"  … and {more:,} more; raise -n to see them"] if more else []
+            parts.append("\n".join([head, *(f"  {row}" for row in rows), *rest]))
+    return "\n\n".join(parts)
+
+
+def related_text(related: Related, style: Style = PLAIN) -> str:
+    """Render each related document with its score, and the reasons below it."""
+    rows = []
+    for relative in related.relatives:
+        place = place_text(relative.document, related.several_collections)
+        name = style.place(place, relative.document)
+        title = f"  {one_line(relative.title)}" if relative.title else ""
+        rows.append(f"{relative.score:.2f}  {style.bold(name)}{title}")
+        rows.append(f"      {one_line('; '.join(relative.reasons))}")
+    return "\n".join(rows)
+
+
+def _fragment(resolved: ResolvedLink) -> str:
+    return one_line(f"#{resolved.link.fragment}") if resolved.link.fragment else ""
+
+
+def _type(resolved: ResolvedLink) -> str:
+    """Return the type of a typed link, such as `supersedes`."""
+    type = resolved.link.type.value
+    return "" if type == "links_to" else f"  ({type})"

@@ -4,28 +4,25 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, lru_cache, partial
+from itertools import chain
+from pathlib import Path
+from threading import local
 from typing import TypeVar
 
+from marklight.lazy import lazy_pattern
 from marklight.model import bounded_key, digest
 
 ENGLISH = "en"
 """The language of texts whose language is not known."""
 STEMMERS = {
-    **{
-        "ar": "arabic",
-        "ca": "catalan",
-        "cs": "czech",
-        "da": "danish",
-        "de": "german",
-        "el": "greek",
-    },
-    **{"es": "spanish", "et": "estonian", "fa": "persian", "fi": "finnish", "fr": "french"},
-    **{"hi": "hindi", "hu": "hungarian", "hy": "armenian", "id": "indonesian", "it": "italian"},
-    **{"lt": "lithuanian", "nl": "dutch", "no": "norwegian", "pl": "polish", "pt": "portuguese"},
-    **{"ro": "romanian", "ru": "russian", "sr": "serbian", "sv": "swedish", "ta": "tamil"},
-    "tr": "turkish",
+    **{"ar": "arabic", "ca": "catalan", "cs": "czech", "da": "danish", "de": "german"},
+    **{"el": "greek", "es": "spanish", "et": "estonian", "fa": "persian", "fi": "finnish"},
+    **{"fr": "french", "hi": "hindi", "hu": "hungarian", "hy": "armenian", "id": "indonesian"},
+    **{"it": "italian", "lt": "lithuanian", "nl": "dutch", "no": "norwegian", "pl": "polish"},
+    **{"pt": "portuguese", "ro": "romanian", "ru": "russian", "sr": "serbian", "sv": "swedish"},
+    **{"ta": "tamil", "tr": "turkish"},
 }
 """Snowball stemmers of languages other than English. Words of other languages are indexed as written."""
 
@@ -37,8 +34,8 @@ MAX_WORD = 64
 them, and they bloat the index. Hand-set; not measured."""
 MAX_QUERY_TERMS = 36
 """Terms of a query that are examined one by one: enough for the topic of a pasted text. Hand-set; not measured."""
-MAX_CACHED = 200_000
-"""Entries of each cache of analyzed words, which bounds its memory. Hand-set; not measured."""
+MAX_CACHED = 50_000
+"""Entries of each cache of analyzed words, which bounds its memory: some 10 MB. The Kubernetes pages have 35,000 different words."""
 
 _CJK = (
     "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
@@ -50,38 +47,36 @@ _LETTER = r"[\w\u0900-\u0963\u0966-\u0df4]"
 """In the scripts of India vowels are marks, which are no letters to `\\w`."""
 _CONTRACTION = r"['’](?:s|t|re|ve|ll|d|m)\b"
 _SUFFIX = rf"(?:{_CONTRACTION}|\+\+(?!\w)|#(?!\w))?"
-_TOKEN = re.compile(rf"{_LETTER}+{_SUFFIX}|\.net\b")
-_ASCII_TOKEN = re.compile(rf"\w+{_SUFFIX}|\.net\b")
-"""Equal to `_TOKEN` for ASCII text."""
-_TOKEN_OR_CJK = re.compile(rf"[{_CJK}]+|(?:(?![{_CJK}]){_LETTER})+{_SUFFIX}|\.net\b")
-"""Slower than `_TOKEN`, so used only for text that contains CJK characters."""
-_CONTRACTED = re.compile(r"'(?:s|re|ve|ll|d|m)$")
+_TOKEN = lazy_pattern(rf"{_LETTER}+{_SUFFIX}|\.net\b")
+_TOKEN_OR_CJK = lazy_pattern(rf"[{_CJK}]+|(?:(?![{_CJK}]){_LETTER})+{_SUFFIX}|\.net\b")
+"""Slower than `_TOKEN`, so used only for words that contain CJK characters."""
+_BREAKS = {ord(character): " " for character in '!"$%&()*,-./:;<=>?@[\\]^`{|}~'}
+_UNBROKEN = lazy_pattern(rf"\.[nN][eE][tT]\b|[^\s{re.escape(''.join(map(chr, _BREAKS)))}]+")
+_CONTRACTED = lazy_pattern(r"'(?:s|re|ve|ll|d|m)$")
 """Without `'t`: a negation is not a stop word."""
-_CJK_CHARACTER = re.compile(f"[{_CJK}]")
-_ACCENTS = re.compile(
-    "(?<![\u0438\u0443\u0456])[\u0300-\u036f]+|[\u0591-\u05bd\u05bf\u05c1\u05c2\u05c7\u0640\u064b-\u065f\u0670]+"
+_CJK_CHARACTER = lazy_pattern(f"[{_CJK}]")
+_ACCENTS = lazy_pattern(
+    "[\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c7\u0640\u064b-\u065f\u0670](?<![\u0438\u0443\u0456][\u0300-\u036f])"
 )
 """Combining marks of Latin, Greek and Cyrillic, but not of the letters й, ў and ї; vowel marks of Hebrew and Arabic,
 which are seldom written. In other scripts a mark changes the letter."""
-_IZE = re.compile(r"(?<=[a-z]{3})iz(?=(?:es?|ed|ers?|ing|ations?|able)$)")
+_IZE = lazy_pattern(r"(?<=[a-z]{3})iz(?=(?:es?|ed|ers?|ing|ations?|able)$)")
 """Only before these endings and after three letters: `size` and `prize` have no other spelling."""
 
-_CODE_TOKEN = re.compile(r"c\+\+|[A-Za-z_$][\w$]*|::|\d+(?:\.\d+)*|[^\W\d_]+", re.IGNORECASE)
-_PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_]+")
-_WORD = re.compile(r"\w+")
-_PART_BOUNDARY = re.compile(r"[a-z0-9][A-Z]|[A-Z][A-Z][a-z]|[^\W_]_+[^\W_]")
+_CODE_TOKEN = lazy_pattern(r"c\+\+|[A-Za-z_$][\w$]*|::|\d+(?:\.\d+)*|[^\W\d_]+", re.IGNORECASE)
+_PART = lazy_pattern(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_]+")
+_WORD = lazy_pattern(r"\w+")
+_ASCII_WORD = lazy_pattern(r"\w+", re.ASCII)
+_PART_BOUNDARY = lazy_pattern(r"[a-z0-9][A-Z]|[A-Z][A-Z][a-z]|[^\W_]_+[^\W_]")
 """A boundary between the words of an identifier: `getUser`, `HTTPError`, `user_id`."""
-_QUERY_WORD = re.compile(r"\W*(\w+)(?:['’]\w+)?\W*")
+_QUERY_WORD = lazy_pattern(r"\W*(\w+)(?:['’]\w+)?\W*")
 """A whitespace-separated word with punctuation and a contraction: `what's`."""
 
 MIN_TERM_LETTERS = 3
 MAX_TERM_LETTERS = 30
 """Length of vocabulary terms; longer runs of letters are class names or encoded data. Hand-set; not measured."""
-_LETTERS_END = rf"(?:{_CONTRACTION})?"
-_LETTERS = re.compile(rf"[^\W\d_]{{{MIN_TERM_LETTERS},}}{_LETTERS_END}")
-_ASCII_LETTERS = re.compile(rf"[a-z]{{{MIN_TERM_LETTERS},}}{_LETTERS_END}")
-"""Equal to `_LETTERS` for ASCII text, in half the time."""
-_UNSPACED = re.compile(
+_LETTERS = lazy_pattern(rf"[^\W\d_]{{{MIN_TERM_LETTERS},}}(?:{_CONTRACTION})?")
+_UNSPACED = lazy_pattern(
     "[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]"
 )
@@ -98,10 +93,28 @@ class _Cache(dict[str, Value]):
         self._function = function
 
     def __missing__(self, key: str) -> Value:
-        if len(self) >= MAX_CACHED:
-            self.clear()
-        value = self[key] = self._function(key)
+        value = self._function(key)
+        if len(key) <= MAX_WORD:  # a longer run is encoded data, or a sentence without spaces
+            if len(self) >= MAX_CACHED:
+                self.clear()
+            self[key] = value
         return value
+
+
+class _WordCache(_Cache[tuple[str, ...]]):
+    """Memo of the terms of words. A text has the terms of its words, most of which are frequent."""
+
+    def terms(self, words: Iterable[str]) -> Iterator[str]:
+        """Return the terms of words, in order."""
+        return chain.from_iterable(map(self.__getitem__, words))
+
+
+@lru_cache(maxsize=2)
+def _words(text: str) -> Sequence[str]:
+    """Split a text at white space and at ASCII punctuation that no token contains; the same text is often analyzed again."""
+    if text.isascii() and ".net" not in text.lower():
+        return text.translate(_BREAKS).split()
+    return _UNBROKEN.findall(text)
 
 
 def analyze(text: str, language: str = ENGLISH) -> list[str]:
@@ -109,26 +122,22 @@ def analyze(text: str, language: str = ENGLISH) -> list[str]:
 
     Chinese, Japanese, Korean and Thai text becomes character bigrams; `C++`, `C#` and `.NET` stay whole.
     """
-    return _analyze(text, _cache(language, language))
+    return list(_analyzed(language, language).terms(_words(text)))
 
 
-def _analyze(text: str, terms_by_token: _Cache[str]) -> list[str]:
-    folded = fold(text)
-    if not has_cjk(folded):
-        pattern = _ASCII_TOKEN if folded.isascii() else _TOKEN
-        return [term for token in pattern.findall(folded) if (term := terms_by_token[token])]
+def _analyze(terms_by_token: _Cache[str], word: str) -> tuple[str, ...]:
     terms: list[str] = []
-    for token in _TOKEN_OR_CJK.findall(folded):
+    for token in tokenize(fold(word)):
         if is_cjk(token):
             terms.extend(bigrams(token))
         elif term := terms_by_token[token]:
             terms.append(term)
-    return terms
+    return tuple(terms)
 
 
 def code_terms(text: str) -> list[str]:
     """Return the index terms of code: each identifier whole and split, so `getUserById` matches `get_user_by_id`."""
-    return [term for token in _CODE_TOKEN.findall(text) for term in _code_terms[token]]
+    return list(_code_terms.terms(text.split()))
 
 
 def identifier_parts(text: str) -> list[str]:
@@ -136,7 +145,7 @@ def identifier_parts(text: str) -> list[str]:
 
     Single letters are dropped, and so are words that are not compound.
     """
-    return [term for word in _WORD.findall(text) for term in _identifier_parts[word]]
+    return list(_identifier_parts.terms(_words(text)))
 
 
 def query_terms(text: str, *respelled: str, languages: Sequence[str] = (ENGLISH,)) -> list[str]:
@@ -158,8 +167,10 @@ def query_terms(text: str, *respelled: str, languages: Sequence[str] = (ENGLISH,
 def query_analyses(text: str, languages: Sequence[str] = (ENGLISH,)) -> list[list[str]]:
     """Return the terms of a query by the rules of each language, without the stop words of the first; equal ones once."""
     query_language = languages[0] if languages else ENGLISH
+    words = _words(text)
     analyses = [
-        _analyze(text, _cache(language, query_language)) for language in languages or (ENGLISH,)
+        list(_analyzed(language, query_language).terms(words))
+        for language in languages or (ENGLISH,)
     ]
     return [terms for index, terms in enumerate(analyses) if terms not in analyses[:index]]
 
@@ -181,16 +192,17 @@ def vocabulary_terms(text: str) -> set[str]:
 
     They can be shown and embedded, unlike stems. A possessive counts without its ending; `don't` does not count.
     """
-    # A text repeats itself: each whitespace-separated word is folded once.
-    folded = fold(" ".join(set(text.split())))
-    ascii_only = folded.isascii()
-    runs = set((_ASCII_LETTERS if ascii_only else _LETTERS).findall(folded))
-    terms = {run for run in runs if run.isalpha()}
-    terms.update(run[:-2] for run in runs if run.endswith(("'s", "’s")))
-    terms = {term for term in terms if len(term) <= MAX_TERM_LETTERS}
-    if not ascii_only:
-        terms = {term for term in terms if not _UNSPACED.search(term)}
-    return terms - stop_words()
+    return set(_vocabulary_terms.terms(set(_words(text))))
+
+
+def _terms_to_show(word: str) -> tuple[str, ...]:
+    runs = set(_LETTERS.findall(fold(word)))
+    names = {run[:-2] if run.endswith(("'s", "’s")) else run for run in runs}
+    return tuple(
+        name
+        for name in names - stop_words()
+        if name.isalpha() and len(name) <= MAX_TERM_LETTERS and not _UNSPACED.search(name)
+    )
 
 
 @cache
@@ -233,6 +245,7 @@ def normalize(text: str) -> str:
     return " ".join(fold(text).split())
 
 
+@lru_cache(maxsize=4096)
 def title_key(title: str) -> str:
     """Return a title as it is stored and looked up: normalised, and not too long."""
     return bounded_key(normalize(title))
@@ -256,15 +269,22 @@ def base_form(word: str) -> str:
     return _IZE.sub("is", word) if "iz" in word else word
 
 
-def surface_prefixes(stem: str) -> list[str]:
-    """Return how words that are reduced to this stem may begin in a text; some other words begin so as well."""
+VARIABLE_ENDINGS = "ie"
+"""Last letters of a stem that the word may lack: `happi` of happy, `hope` of hoping."""
+
+
+@lru_cache(maxsize=4096)
+def surface_prefixes(term: str) -> tuple[str, ...]:
+    """Return how words that are reduced to this term may begin in a folded text; some other words begin so as well."""
+    stem = term[:-1] if term[-1] in VARIABLE_ENDINGS else term
     forms = (form for form, base in variant_forms().items() if base.startswith(stem))
-    return [stem, stem.replace("or", "our"), stem.replace("is", "iz"), *forms]
+    return (stem, stem.replace("or", "our"), stem.replace("is", "iz"), *forms)
 
 
 @cache
 def _our_pattern() -> re.Pattern[str]:
-    return re.compile("|".join(f"(?<={stem})our" for stem in our_stems()))
+    """Return the pattern of -our in British spellings of words in -or."""
+    return re.compile("|".join(f"(?<={stem})our" for stem in data_lines("our_stems.txt")))
 
 
 def _term(language: str, stops: str, token: str) -> str:
@@ -280,40 +300,54 @@ def _term(language: str, stops: str, token: str) -> str:
     ):
         return ""
     if language == ENGLISH:
-        contracted = _CONTRACTED.sub("", word) in stop_words()
+        contracted = "'" in word and _CONTRACTED.sub("", word) in stop_words()
         return "" if contracted else _stem("english", base_form(word))
     return _stem(STEMMERS[language], word) if language in STEMMERS else word
 
 
 def _stem(algorithm: str, word: str) -> str:
     """Reduce a word to its stem by a Snowball stemmer."""
-    from Stemmer import Stemmer
+    stemmer = _stemmers.__dict__.get(algorithm)
+    if stemmer is None:
+        from Stemmer import Stemmer
 
-    # A new one each time, as it is not thread-safe; the cache of terms makes calls rare.
-    return str(Stemmer(algorithm, 0).stemWord(word))
+        stemmer = _stemmers.__dict__[algorithm] = Stemmer(algorithm, 0)
+    return str(stemmer.stemWord(word))
 
 
-def _split_identifier(token: str) -> tuple[str, ...]:
-    whole = token.lower()
-    parts = () if token[-1] == "+" else (part.lower() for part in _PART.findall(token))
-    terms = (whole, *(part for part in parts if part != whole))
+def _split_identifiers(word: str) -> tuple[str, ...]:
+    terms: list[str] = []
+    for token in _CODE_TOKEN.findall(word):
+        whole = token.lower()
+        parts = () if token[-1] == "+" else (part.lower() for part in _PART.findall(token))
+        terms += (whole, *(part for part in parts if part != whole))
     return tuple(term for term in terms if len(term) <= MAX_WORD)
 
 
 def _analyzed_parts(word: str) -> tuple[str, ...]:
-    compound = len(word) <= MAX_WORD and _PART_BOUNDARY.search(word)
-    parts = (part for part in _PART.findall(word) if len(part) > 1) if compound else ()
+    if not _PART_BOUNDARY.search(word):
+        return ()
+    compounds = (
+        name
+        for name in _WORD.findall(word)
+        if len(name) <= MAX_WORD and _PART_BOUNDARY.search(name)
+    )
+    parts = (part for name in compounds for part in _PART.findall(name) if len(part) > 1)
     return tuple(analyze(" ".join(parts)))
 
 
 @cache
-def _cache(language: str, stops: str) -> _Cache[str]:
-    """Return the memo of terms by token in one language, without its stop words and those of the query's language."""
-    return _Cache(partial(_term, language or ENGLISH, stops or ENGLISH))
+def _analyzed(language: str, stops: str) -> _WordCache:
+    """Return the memo of terms by word in one language, without its stop words and those of the query's language."""
+    terms_by_token = _Cache(partial(_term, language or ENGLISH, stops or ENGLISH))
+    return _WordCache(partial(_analyze, terms_by_token))
 
 
-_code_terms = _Cache(_split_identifier)
-_identifier_parts = _Cache(_analyzed_parts)
+_stemmers = local()
+"""Stemmers by algorithm, for each thread, as they are not thread-safe."""
+_code_terms = _WordCache(_split_identifiers)
+_identifier_parts = _WordCache(_analyzed_parts)
+_vocabulary_terms = _WordCache(_terms_to_show)
 
 
 @cache
@@ -346,24 +380,14 @@ def variant_forms() -> dict[str, str]:
     return forms
 
 
-@cache
-def our_stems() -> tuple[str, ...]:
-    """Return what precedes -our in British spellings of words in -or."""
-    return tuple(data_lines("our_stems.txt"))
-
-
 def data_lines(name: str) -> list[str]:
     """Return the lines of a data file of this package, without comments."""
-    from importlib.resources import files
-
-    text = files("marklight.text").joinpath("data", name).read_text("utf-8")
+    text = Path(__file__).with_name("data").joinpath(name).read_text("utf-8")
     return [line for line in text.splitlines() if line and not line.startswith("#")]
 
 
 CACHED_PHRASES = 256
 """Compiled phrases that are kept; a query has a few. Hand-set; not measured."""
-
-_PLAIN = re.compile(r"\w+", re.ASCII)
 
 
 class _Phrase:
@@ -381,7 +405,7 @@ class _Phrase:
         spread = "".join(
             gap + re.escape(token) for gap, token in zip(gaps, self.tokens, strict=True)
         )
-        plain = all(_PLAIN.fullmatch(token) for token in self.tokens)
+        plain = all(_ASCII_WORD.fullmatch(token) for token in self.tokens)
         close = r"\s+".join(map(re.escape, self.tokens))
         self.necessary = re.compile(rf"{spread}(?![^\W_])")
         self.sufficient = re.compile(rf"(?<![\w'+#.]){close}(?![\w'+#])") if plain else None
@@ -418,6 +442,8 @@ def contains_sequence(phrase: str, text: str) -> bool:
     Less exact than `matches_phrases`, as accents count, but much faster: nothing is compiled.
     """
     first, *others = _WORD.findall(phrase.lower()) or [""]
+    if not all(word in text for word in others):
+        return False
     offset = text.find(first) if first else -1
     while offset >= 0:
         end = offset + len(first)

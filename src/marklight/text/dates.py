@@ -98,10 +98,8 @@ def parse_written_date(text: str) -> str | None:
         match = _NOTATION.match(text, start)
         written = _written(match) if match else None
         time = _TIME.fullmatch(text, match.end()) if match and written else None
-        if written and time:
-            iso = _with_time(written.iso, time)
-            if iso:
-                return iso
+        if written and time and (iso := _with_time(written.iso, time)):
+            return iso
     return None
 
 
@@ -229,9 +227,8 @@ def _shifted(day: date, unit: str, count: int) -> date:
     try:
         if unit in ("day", "week"):
             return day + timedelta(days=count * (7 if unit == "week" else 1))
-        months = (
-            12 * day.year + day.month - 1 + count * {"month": 1, "quarter": 3, "year": 12}[unit]
-        )
+        size = {"month": 1, "quarter": 3, "year": 12}[unit]
+        months = 12 * day.year + day.month - 1 + count * size
         first = date(months // 12, months % 12 + 1, 1)
         return first.replace(day=min(day.day, _last_of_month(first).day))
     except (ValueError, OverflowError):
@@ -307,8 +304,6 @@ def validate_date(text: str, *, last: bool = False) -> str:
         raise UsageError(
             f"{error}", "Write it as 2026, 2026-01, 2026-01-31 or with a time"
         ) from None
-    except AttributeError:
-        raise UsageError(f"Not a date: {text!r}", "Write it as 2026-01-31") from None
 
 
 def _from_words(text: str, last: bool) -> str | None:

@@ -8,24 +8,25 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate, pairwise
 
+from marklight.lazy import lazy_pattern
 from marklight.model import Kind
 
 Lines = tuple[int, int]
 """First and last line, counted from 1, both inclusive."""
 
 _SENTENCE = r"[.!?…][\"'”’)\]]*\s+|[。！？]"
-_SENTENCE_OR_LINE = re.compile(rf"{_SENTENCE}|\n")
-_SENTENCE_OR_PARAGRAPH = re.compile(rf"{_SENTENCE}|\n\s*\n")
-_FRONTMATTER = re.compile(r"\A(---|\+\+\+)[ \t]*\n.*?^\1[ \t]*$", re.MULTILINE | re.DOTALL)
-_FENCE = re.compile(r"`{3,}(?![^\n]*`)|~{3,}")
-_BEFORE_FENCE = re.compile(r"[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t>]+)*")
+_SENTENCE_OR_LINE = lazy_pattern(rf"{_SENTENCE}|\n")
+_SENTENCE_OR_PARAGRAPH = lazy_pattern(rf"{_SENTENCE}|\n\s*\n")
+_FRONTMATTER = lazy_pattern(r"\A(---|\+\+\+)[ \t]*\n.*?^\1[ \t]*$", re.MULTILINE | re.DOTALL)
+_FENCE = lazy_pattern(r"`{3,}(?![^\n]*`)|~{3,}")
+_BEFORE_FENCE = lazy_pattern(r"[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t>]+)*")
 """Block quotes and list items, with the white space between them."""
 _TAB = 4
 """Columns of a tab in Markdown (CommonMark)."""
 _MAX_FENCE_INDENT = 3
 """Spaces by which a fence may be indented outside of a list (CommonMark)."""
-_BLANKS = re.compile(r"\s*")
-_PREFIX = re.compile(r"[ \t>]*")
+_BLANKS = lazy_pattern(r"\s*")
+_PREFIX = lazy_pattern(r"[ \t>]*")
 
 
 class DocumentLines:
@@ -63,6 +64,11 @@ class DocumentLines:
     def length(self, lines: Lines) -> int:
         """Return the number of characters of these lines."""
         return self.start(lines[1] + 1) - 1 - self.start(lines[0])
+
+    @cached_property
+    def whole(self) -> Lines:
+        """Return all lines, without blank ones at both ends."""
+        return self.trimmed((1, len(self)))
 
     def contains_only(self, lines: Lines, text: str) -> bool:
         """Return true if these lines are only this text and white space; they are not copied, as a line may be long."""
@@ -147,7 +153,7 @@ class DocumentLines:
 
     @cached_property
     def _non_blank(self) -> Sequence[int]:
-        return self._numbers(lambda line: bool(line) and not line.isspace())
+        return [number for number, line in enumerate(self._lines, 1) if line and not line.isspace()]
 
     @cached_property
     def _outside_tables(self) -> Sequence[int]:

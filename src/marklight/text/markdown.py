@@ -5,37 +5,56 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache
-from html import unescape
+from typing import NamedTuple
 
-from marklight.model import Chunk, trail
+from marklight.lazy import lazy_pattern
+from marklight.model import Chunk, digest, trail
 from marklight.text.analyzer import analyze, data_lines
 
-_IMAGE_OR_LINK = re.compile(r"!?\[([^\[\]]{0,2000})\]\([^()\s]{0,2000}(?:\s\"[^\"\n]{0,500}\")?\)")
-_WIKILINK = re.compile(r"!?\[\[([^\[\]|\n]{1,500})(?:\|([^\[\]\n]{0,500}))?\]\]")
-_TAG = re.compile(r"<(/?)([A-Za-z][\w.:-]*)((?:\s[^<>]{0,2000})?/?)>")
-_CLOSING = re.compile(r"</([A-Za-z][\w.:-]*)\s*>")
+_IMAGE_OR_LINK = lazy_pattern(
+    r"!?\[([^\[\]]{0,2000})\]\([^()\s]{0,2000}(?:\s\"[^\"\n]{0,500}\")?\)"
+)
+_WIKILINK = lazy_pattern(r"!?\[\[([^\[\]|\n]{1,500})(?:\|([^\[\]\n]{0,500}))?\]\]")
+_TAG = lazy_pattern(r"<([A-Za-z][\w.:-]*)((?:\s[^<>]{0,2000})?)>")
+_CERTAIN_TAG = lazy_pattern(
+    r"<(?:/[A-Za-z][\w.:-]*(?:\s[^<>]{0,2000})?/?"
+    r"|[A-Za-z][\w.:-]*(?:(?=\s[^<>=]{0,1999}=)\s[^<>]{0,2000}/?|(?:\s[^<>]{0,2000})?/?(?<=/)))>"
+)
+"""A tag whatever the text around it: a closing one, one with attributes, or one that closes itself."""
+_CLOSING = lazy_pattern(r"</([A-Za-z][\w.:-]*)\s*>")
 _VOID = frozenset(("br", "hr", "wbr"))
 _LAYOUT = frozenset(
     "a b blockquote center dd details div dl dt em figcaption figure font h1 h2 h3 h4 h5 h6 i img kbd li "
     "ol p pre small span strong sub summary sup table tbody td tfoot th thead tr u ul".split()
 )
 """HTML elements that are stripped even if the passage ends before they are closed; few are placeholders, like `<pod>`."""
-SHORTCODE = re.compile(r"\{\{[<%]([^{}]{0,2000})[>%]\}\}")
-_QUOTED = re.compile(r'"([^"\n]{1,500})"')
-_TEXT_ARGUMENT = re.compile(r'\btext\s*=\s*"([^"\n]{1,500})"')
-_CODE_MARK = re.compile(r"`+|~~~+|\n[ \t]*\n")
-_BEFORE_FENCE = re.compile(r"[ \t>]*(?:[-*+][ \t]+|\d{1,9}[.)][ \t]+)?")
+SHORTCODE = lazy_pattern(r"\{\{[<%]([^{}]{0,2000})[>%]\}\}")
+_QUOTED = lazy_pattern(r'"([^"\n]{1,500})"')
+_TEXT_ARGUMENT = lazy_pattern(r'\btext\s*=\s*"([^"\n]{1,500})"')
+_FENCE_MARK = lazy_pattern("```+|~~~+")
+_BACKTICK_FENCE_MARK = lazy_pattern("```+")
+_RUN_OR_PARAGRAPH_END = lazy_pattern(r"`+|\n[ \t]*\n")
+_BEFORE_FENCE = lazy_pattern(r"[ \t>]*(?:[-*+][ \t]+|\d{1,9}[.)][ \t]+)?")
 _MAX_FENCE_INDENT = 64
 """Characters before a fence on its line, block quotes and list items included. Hand-set; not measured."""
-_NOT_NEWLINE = re.compile(r"[^\n]")
-_SPACE_LINES = re.compile(r"[ \t]*\n(?:[ \t]*\n)*")
+_NOT_NEWLINE = lazy_pattern(r"[^\n]")
+_SPACE_LINES = lazy_pattern(r"[ \t]*\n(?:[ \t]*\n)*")
 _MAX_INDENT = 64
 """White space before a comment on its line; one after more is not alone on its line."""
-_COMMENT_MARK = re.compile(r"(?<!\\)%%|<!--")
-_PARAGRAPH_END = re.compile(r"\n[ \t]*\n")
-_HTML_COMMENT_END = re.compile("-->")
-_COMMENT_END = re.compile("%%")
-_COMMENT_BLOCK_END = re.compile(r"%%(?=[ \t]*(?:\n|$))")
+_COMMENT_MARK = lazy_pattern(
+    r"(?<!\\)%%|<!--"
+    r"|(?<!\{)\{%[^{}]{1,2000}?%\}(?!\})|\{#[^{}]{1,2000}?#\}"
+    r"|(?m:^import [^'\"\n]{0,500}(['\"])[^'\"\n]{1,500}\1;?[ \t]*$)"
+)
+"""The beginning of a comment, or a whole template directive: tags of Liquid and Jinja (`{% include x %}`), comments of Jinja,
+and imports of MDX. What they print is not in the file, and what they enclose is text."""
+_COMMENT_STARTS = ("%%", "<!--", "{%", "{#", "\nimport ")
+_HTML_COMMENT_MARK = lazy_pattern("<!--")
+"""A search for a literal takes a tenth of the time."""
+_PARAGRAPH_END = lazy_pattern(r"\n[ \t]*\n")
+_HTML_COMMENT_END = lazy_pattern("-->")
+_COMMENT_END = lazy_pattern("%%")
+_COMMENT_BLOCK_END = lazy_pattern(r"%%(?=[ \t]*(?:\n|$))")
 _MASK = str.maketrans("<[]{", "\x01\x02\x03\x04")
 """Markup characters and what replaces them inside code: ASCII, so that Python stores one byte per character."""
 
@@ -70,31 +89,50 @@ def embedding_text(title: str, headings: Iterable[str], text: str) -> str:
     return f"{trail(title, headings)}\n\n{strip_markup(text)}"
 
 
+def embedding_digest(title: str, headings: Iterable[str], text: str) -> str:
+    """Return the digest of the text that is embedded for a passage: 64 bits, as six columns of an index contain it."""
+    return digest(embedding_text(title, headings, text), size=8)
+
+
 def chunk_embedding_text(chunk: Chunk) -> str:
     """Return the text that is embedded for this chunk."""
     return embedding_text(chunk.title, chunk.headings, chunk.own_text)
 
 
 def comment_spans(markdown: str, first: int = 0) -> list[tuple[int, int]]:
-    """Return the spans of closed HTML comments and Obsidian comments (`%% … %%`) outside of code, from an offset on.
+    """Return the spans of closed HTML comments, Obsidian comments (`%% … %%`) and template directives outside of code, from an offset on.
 
     An Obsidian comment that begins a line may have several paragraphs and ends a line; another ends in its own paragraph.
     """
-    if "%%" not in markdown and "<!--" not in markdown:
+    starts = [start for start in _COMMENT_STARTS if start in markdown]
+    if not starts:
         return []
-    code = _code_spans(markdown)
+    fences, inline = _fences(markdown), list[tuple[int, int]]()
     spans: list[tuple[int, int]] = []
     unclosed: set[str] = set()
-    offset, number = first, 0
-    while mark := _COMMENT_MARK.search(markdown, offset):
-        offset = mark.end()
-        while number < len(code) and code[number][1] <= mark.start():
+    offset, number, paragraph_end = first, 0, 0
+    marks = _HTML_COMMENT_MARK if starts == ["<!--"] else _COMMENT_MARK
+    while mark := marks.search(markdown, offset):
+        start, offset = mark.span()
+        while number < len(fences) and fences[number][1] <= start:
             number += 1
-        if number < len(code) and code[number][0] <= mark.start():
-            offset = code[number][1]
-        elif (end := _comment_end(markdown, mark, unclosed)) is not None:
-            spans.append((mark.start(), end))
-            offset = end
+        if number < len(fences) and fences[number][0] <= start:
+            offset = fences[number][1]
+            continue
+        if start >= paragraph_end:
+            before = fences[number - 1][1] if number else 0
+            end = fences[number][0] if number < len(fences) else len(markdown)
+            paragraph = max(before, markdown.rfind("\n\n", before, start))
+            blank = markdown.find("\n\n", start, end)
+            paragraph_end = blank if blank >= 0 else end
+            inline = [*_inline_code(markdown, paragraph, paragraph_end)][::-1]
+        while inline and inline[-1][1] <= start:
+            inline.pop()
+        if inline and inline[-1][0] <= start:
+            offset = inline[-1][1]
+        elif (comment_end := _comment_end(markdown, mark, unclosed)) is not None:
+            spans.append((start, comment_end))
+            offset = comment_end
     return spans
 
 
@@ -116,6 +154,8 @@ def without_comments(text: str, body: int) -> tuple[str, tuple[tuple[int, int], 
 def _comment_end(text: str, mark: re.Match[str], unclosed: set[str]) -> int | None:
     """Return the end of a comment; `unclosed` are the ends that do not occur in the rest, so that none is searched twice."""
     start = mark.end()
+    if mark[0] not in ("<!--", "%%"):
+        return start
     if mark[0] == "<!--":
         return _find_end(text, _HTML_COMMENT_END, start, unclosed)
     end = _find_end(text, _COMMENT_END, start, unclosed)
@@ -143,31 +183,32 @@ def _mask_code(text: str) -> str:
     return "".join(kept) + text[offset:]
 
 
-def _code_spans(text: str) -> list[tuple[int, int]]:
-    """Return the spans of fenced code, and of inline code between backtick runs of equal length in a paragraph."""
+def _code_spans(text: str) -> Iterator[tuple[int, int]]:
+    """Return the spans of fenced code, and of inline code outside of it, in order."""
+    offset = 0
+    for start, end in _fences(text):
+        yield from _inline_code(text, offset, start)
+        yield start, end
+        offset = end
+    yield from _inline_code(text, offset, len(text))
+
+
+def _fences(text: str) -> list[tuple[int, int]]:
+    """Return the spans of fenced code, with the fences."""
     spans: list[tuple[int, int]] = []
-    runs: list[tuple[int, re.Match[str]]] = []
-    paragraph, fence, start = 0, "", 0
-    for mark in _CODE_MARK.finditer(text):
-        characters = mark[0]
-        if characters[0] == "\n":
-            paragraph += 1
-        elif len(characters) >= 3 and _begins_line(text, mark.start()):
-            line_end = text.find("\n", mark.end())
-            rest = text[mark.end() : line_end if line_end >= 0 else len(text)]
-            if fence:
-                if characters.startswith(fence) and not rest.strip():
-                    spans.append((start, mark.start()))
-                    fence = ""
-            elif characters[0] == "~" or "`" not in rest:
-                paragraph, fence, start = paragraph + 1, characters, mark.end()
-            else:
-                runs.append((paragraph, mark))
-        elif not fence and characters[0] == "`":
-            runs.append((paragraph, mark))
-    if fence:
-        spans.append((start, len(text)))
-    return sorted([*spans, *_inline_code(runs)])
+    fence, start = "", 0
+    marks = _FENCE_MARK if "~~~" in text else _BACKTICK_FENCE_MARK
+    for mark in marks.finditer(text):
+        if not _begins_line(text, mark.start()):
+            continue
+        line_end = text.find("\n", mark.end())
+        rest = text[mark.end() : line_end if line_end >= 0 else len(text)]
+        if not fence and (mark[0][0] == "~" or "`" not in rest):
+            fence, start = mark[0], mark.start()
+        elif fence and mark[0].startswith(fence) and not rest.strip():
+            spans.append((start, mark.end()))
+            fence = ""
+    return [*spans, (start, len(text))] if fence else spans
 
 
 def _begins_line(text: str, offset: int) -> bool:
@@ -176,34 +217,44 @@ def _begins_line(text: str, offset: int) -> bool:
     return (line > 0 or earliest == 0) and bool(_BEFORE_FENCE.fullmatch(text, line, offset))
 
 
-def _inline_code(runs: list[tuple[int, re.Match[str]]]) -> Iterator[tuple[int, int]]:
+def _inline_code(text: str, first: int, last: int) -> Iterator[tuple[int, int]]:
+    """Return the spans of inline code between backtick runs of equal length in a paragraph."""
+    if text.find("`", first, last) < 0:
+        return
+    runs: list[tuple[int, int, int]] = []
+    paragraph = 0
+    for mark in _RUN_OR_PARAGRAPH_END.finditer(text, first, last):
+        start, end = mark.span()
+        if text[start] == "`":
+            runs.append((paragraph, start, end))
+        else:
+            paragraph += 1
     # Match closing runs from the end: a forward search from each run would be quadratic.
     partner: dict[int, int] = {}
-    last: dict[tuple[int, int], int] = {}
+    nearest: dict[tuple[int, int], int] = {}
     for number in range(len(runs) - 1, -1, -1):
-        paragraph, mark = runs[number]
-        key = (paragraph, len(mark[0]))
-        if key in last:
-            partner[number] = last[key]
-        last[key] = number
+        paragraph, start, end = runs[number]
+        key = (paragraph, end - start)
+        if key in nearest:
+            partner[number] = nearest[key]
+        nearest[key] = number
     number = 0
     while number < len(runs):
-        end = partner.get(number)
-        if end is not None:
-            yield runs[number][1].end(), runs[end][1].start()
-        number = number + 1 if end is None else end + 1
+        if (closing := partner.get(number)) is not None:
+            yield runs[number][2], runs[closing][1]
+            number = closing
+        number += 1
 
 
 def _without_tags(text: str) -> str:
     closed = frozenset(_CLOSING.findall(text))
+    text = _CERTAIN_TAG.sub(" ", text)
 
     def replacement(match: re.Match[str]) -> str:
-        closing, name, attributes = match.groups()
+        name, attributes = match.groups()
         follows_word = match.start() > 0 and text[match.start() - 1].isalnum()
-        complete = attributes.endswith("/") or "=" in attributes or name.lower() in _VOID
         layout = name.lower() in _LAYOUT and not follows_word and not attributes
-        markup = closing or name in closed or complete or layout
-        return " " if markup else match[0]
+        return " " if name in closed or layout or name.lower() in _VOID else match[0]
 
     return _TAG.sub(replacement, text)
 
@@ -239,53 +290,64 @@ def _without_html_comments(text: str) -> str:
     return "".join(kept) + text[offset:]
 
 
-_EMBED = re.compile(r"!\[\[[^\[\]\n]{1,500}\]\]")
-_NAMED_ARGUMENT = re.compile(
+_EMBED = lazy_pattern(r"!\[\[[^\[\]\n]{1,500}\]\]")
+_NAMED_ARGUMENT = lazy_pattern(
     r"""\b([\w-]+)\s*=\s*(?:"([^"\n]{0,500})"|'([^'\n]{0,500})'|[^\s"']\S{0,500})"""
 )
 _SHOWN_ARGUMENTS = frozenset("alt caption description heading label summary text title".split())
 """Named arguments of shortcodes that contain text for readers, as in Hugo's own `figure`."""
-_FENCE = re.compile(r"[ \t>]*(?:[-*+][ \t]+|\d{1,9}[.)][ \t]+)?(`{3,}|~{3,})([^`\n]*)$")
-_CODE_SPAN = re.compile(r"(?<!`)(`{1,3})(?!`)([^\n]{1,500}?)(?<!`)\1(?!`)")
-_KEPT_CODE = re.compile("\x00(\\d+)\x05")
-_CALLOUT = re.compile(
+_FENCE = lazy_pattern(r"[ \t>]*(?:[-*+][ \t]+|\d{1,9}[.)][ \t]+)?(`{3,}|~{3,})([^`\n]*)$")
+_CODE_SPAN = lazy_pattern(r"(?<!`)(`{1,3})(?!`)([^\n]{1,500}?)(?<!`)\1(?!`)")
+_KEPT_CODE = lazy_pattern("\x00(\\d+)\x05")
+_CALLOUT = lazy_pattern(
     r"[ \t]*(?:(?:>[ \t]*)+\[!([\w-]+)(?:\|[^\]\n]*)?\][+-]?|[!?]{3}\+?[ \t]+(\w+)|:{3,}[ \t]*\{?(\w+)\}?|/{3,}[ \t]+(\w+))[ \t|]*(.*)"
 )
 """Callouts of Obsidian and GitHub, admonitions of MkDocs, Docusaurus and Material."""
-_SITE_LINE = re.compile(r"[ \t]*(?:/{3,}|:{3,}|\{\*.*\*\}|\{%.*%\})[ \t]*")
+_SITE_LINE = lazy_pattern(r"[ \t]*(?:/{3,}|:{3,}|\{\*.*\*\}|\{%.*%\})[ \t]*")
 """Ends of admonitions, and includes of documentation sites."""
-_TABLE_RULE = re.compile(r"[ \t>]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*")
-_RULE = re.compile(r"[ \t]*(?:(?:[-*_][ \t]*){3,}|=+)")
-_CELL_END = re.compile(r"(?<!\\)\|")
-_QUOTE_MARKS = re.compile(r"[ \t]{0,3}(?:>[ \t]?)+")
-_HEADING = re.compile(r"[ \t]{0,3}#{1,6}[ \t]+(.*?)(?:[ \t]+#+)?[ \t]*")
-_ITEM = re.compile(r"([ \t]*)[-*+][ \t]+(?:\[([ xX])\][ \t]+)?")
-_STARTS_LINE = re.compile(r"[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]|[ \t]{0,3}#{1,6}[ \t]")
-_ENDS_LINE = re.compile(r"(?:\\|  |<br[ \t]*/?>)$|^[ \t>]{0,9}#{1,6}[ \t]", re.IGNORECASE)
+_TABLE_RULE = lazy_pattern(r"[ \t>]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*")
+_RULE = lazy_pattern(r"[ \t]*(?:(?:[-*_][ \t]*){3,}|=+)")
+_CELL_END = lazy_pattern(r"(?<!\\)\|")
+_QUOTE_MARKS = lazy_pattern(r"[ \t]{0,3}(?:>[ \t]?)+")
+_HEADING = lazy_pattern(r"[ \t]{0,3}#{1,6}[ \t]+(.*?)(?:[ \t]+#+)?[ \t]*")
+_ITEM = lazy_pattern(r"([ \t]*)[-*+][ \t]+(?:\[([ xX])\][ \t]+)?")
+_STARTS_LINE = lazy_pattern(r"[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]|[ \t]{0,3}#{1,6}[ \t]")
+_ENDS_LINE = lazy_pattern(r"(?:\\|  |<br[ \t]*/?>)$|^[ \t>]{0,9}#{1,6}[ \t]", re.IGNORECASE)
 """A hard line end, or a heading."""
-_DEFINITION = re.compile(r"[ \t]{0,3}\[(?!\^)[^\]\n]{1,200}\]:[ \t]*\S+.*")
+_DEFINITION = lazy_pattern(r"[ \t]{0,3}\[(?!\^)[^\]\n]{1,200}\]:[ \t]*\S+.*")
 _INLINE_MARKUP = (
-    (re.compile(r"<((?:https?://|mailto:)[^<>\s]{1,2000})>"), r"\1"),
+    (lazy_pattern(r"<((?:https?://|mailto:)[^<>\s]{1,2000})>"), r"\1"),
     (
-        re.compile(
+        lazy_pattern(
             r"<(a|abbr|b|cite|code|del|dfn|em|i|ins|kbd|mark|q|s|samp|small|span|strong|sub|sup|tt|u|var)"
             r"(?:\s[^<>]{0,500})?>([^<>]{0,500})</\1>"
         ),
         r"\2",
     ),
-    (re.compile(r"<br[ \t]*/?>", re.IGNORECASE), "\n"),
-    (re.compile(r"!\[\[([^\[\]|\n]{1,500})\|[\dx]+\]\]"), r"\1"),  # without the size of an image
-    (re.compile(r"(?<!!)\[([^\[\]\n]{1,500})\]\[[^\[\]\n]{0,200}\]"), r"\1"),
+    (lazy_pattern(r"<br[ \t]*/?>", re.IGNORECASE), "\n"),
+    (lazy_pattern(r"!\[\[[^\[\]|\n]{1,500}#icon[^\[\]\n]{0,100}\]\] ?"), ""),  # an icon is no word
+    (lazy_pattern(r"!\[\[([^\[\]|\n]{1,500})\|[\dx]+\]\]"), r"\1"),  # without the size of an image
+    (lazy_pattern(r"(?<!!)\[([^\[\]\n]{1,500})\]\[[^\[\]\n]{0,200}\]"), r"\1"),
     (
-        re.compile(r"(?<![\\\w])(\*\*\*|___|\*\*|__|~~|==)(?=\S)([^\n]{1,300}?)(?<=\S)\1(?!\w)"),
+        lazy_pattern(r"(?<![\\\w])(\*\*\*|___|\*\*|__|~~|==)(?=\S)([^\n]{1,300}?)(?<=\S)\1(?!\w)"),
         r"\2",
     ),
-    (re.compile(r"(?<![\\\w*_])([*_])(?=[^\s*_])([^*_\n]{1,300}?)(?<=\S)\1(?![\w*_])"), r"\2"),
-    (re.compile(r"[ \t]*\{[#:][^{}\n]{0,200}\}|[ \t]\^[A-Za-z0-9-]+$", re.MULTILINE), ""),
+    (lazy_pattern(r"(?<![\\\w*_])([*_])(?=[^\s*_])([^*_\n]{1,300}?)(?<=\S)\1(?![\w*_])"), r"\2"),
+    (lazy_pattern(r"[ \t]*\{[ \t]?[#:][^{}\n]{0,200}\}|[ \t]\^[A-Za-z0-9-]+$", re.MULTILINE), ""),
 )
-_SPACES = re.compile(r"(?<=\S) {2,}(?=\S)")
-_ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
-_UNIT_END = re.compile(r"[.!?:][\"')\]]*[ \t]+(?=\S)|\n")
+_MARKUP_CHARACTER = lazy_pattern(r"[<\[*_~={^\\`&\x00]")
+"""Every pattern of `_inline_text` but that of spaces needs one of these."""
+_LINK_START = lazy_pattern(r"\A([^\[\]]{0,1000})\]\([^()\s]{0,2000}(?:\s\"[^\"\n]{0,500}\")?\)")
+"""The end of a link whose beginning is in another passage."""
+_LINK_END = lazy_pattern(r"!?\[([^\[\]]{0,1000})\]\([^()\s]{0,2000}\Z")
+"""The beginning of a link at the end of a passage."""
+_LINK_OVER_LINES = lazy_pattern(r"\[[^\[\]\n]{0,300}\n[^\[\]\n]{0,300}\]\(")
+_TASK = lazy_pattern(
+    r"^[ \t>]{0,40}(?:[-*+]|\d{1,9}[.)])[ \t]{1,4}\[([ xX])\][ \t]+(\S[^\n]{0,2000})", re.MULTILINE
+)
+_SPACES = lazy_pattern(r"(?<=\S) {2,}(?=\S)")
+_ESCAPED = lazy_pattern(r"\\([!-/:-@\[-`{-~])")
+_UNIT_END = lazy_pattern(r"[.!?:][\"')\]]*[ \t]+(?=\S)|\n")
 SNIPPET_CHARACTERS = 420
 _SNIPPET_SOURCE = 20_000
 """Characters of a passage that a snippet is chosen from; only whole sections are longer."""
@@ -303,7 +365,7 @@ def readable(markdown: str, *, reflow: bool = False) -> str:
     table: list[list[str]] = []
     fence = ""
     joins = False  # the line continues a paragraph
-    for line in [*_without_comments(markdown).split("\n"), ""]:
+    for line in [*_with_whole_links(_without_comments(markdown)).split("\n"), ""]:
         mark = _FENCE.match(line)
         if fence:
             if mark and mark[1].startswith(fence) and not mark[2].strip():
@@ -334,6 +396,18 @@ def readable(markdown: str, *, reflow: bool = False) -> str:
     return text if text.strip() else markdown.strip()
 
 
+def _with_whole_links(markdown: str) -> str:
+    """Join the lines of a link text, and drop what is left of links that the ends of a passage cut in two."""
+    if "](" not in markdown:
+        return markdown
+    text = _mask_code(markdown) if "`" in markdown or "~~~" in markdown else markdown
+    text = _LINK_END.sub(r"\1", _LINK_START.sub(r"\1", text))
+    text = _LINK_OVER_LINES.sub(lambda match: " ".join(match[0].split()), text)
+    for character, mask in _MASK.items():
+        text = text.replace(chr(mask), chr(character))
+    return text
+
+
 def snippet(text: str, terms: frozenset[str], max_chars: int = SNIPPET_CHARACTERS) -> str:
     """Return the part of a readable text with the most query terms, from the start of a sentence or line."""
     text = text[:_SNIPPET_SOURCE]
@@ -361,6 +435,36 @@ def snippet(text: str, terms: frozenset[str], max_chars: int = SNIPPET_CHARACTER
         end = space
     part = text[best:end].strip("\n").rstrip()
     return f"{'… ' if best else ''}{part}{' …' if end < len(text) else ''}"
+
+
+class Task(NamedTuple):
+    """An item of a task list, `- [ ]` or `- [x]`."""
+
+    line: int
+    """Its line, starting at 1."""
+    text: str
+    """Its text, without markup."""
+    done: bool
+
+    @property
+    def state(self) -> str:
+        """Return `open` or `done`, the values of the filter `task:`."""
+        return "done" if self.done else "open"
+
+
+def find_tasks(markdown: str) -> list[Task]:
+    """Return the tasks of a document outside of code and comments."""
+    if "[ ]" not in markdown and "[x]" not in markdown and "[X]" not in markdown:
+        return []
+    hidden = sorted([*_code_spans(markdown), *comment_spans(markdown)])
+    tasks: list[Task] = []
+    line, offset = 1, 0
+    for match in _TASK.finditer(markdown):
+        line += markdown.count("\n", offset, match.start(1))
+        offset = match.start(1)
+        if not any(start <= offset < end for start, end in hidden):
+            tasks.append(Task(line, _inline_text(match[2]).strip(), match[1] != " "))
+    return tasks
 
 
 def only_embeds(markdown: str) -> bool:
@@ -405,6 +509,8 @@ def _line_text(line: str, unquoted: str) -> str | None:
 
 
 def _inline_text(text: str) -> str:
+    if not _MARKUP_CHARACTER.search(text):  # most lines
+        return _SPACES.sub(" ", text) if "  " in text else text
     kept: list[str] = []
 
     def keep(match: re.Match[str]) -> str:
@@ -416,7 +522,10 @@ def _inline_text(text: str) -> str:
         text = pattern.sub(replacement, text)
     text = shortcode_text(text) if "{{" in text else text
     text = _ESCAPED.sub(r"\1", _SPACES.sub(" ", strip_markup(text)))
-    text = unescape(text) if "&" in text else text
+    if "&" in text:
+        from html import unescape  # few texts need its table of entities
+
+        text = unescape(text)
     return _KEPT_CODE.sub(lambda match: kept[int(match[1])], text) if kept else text
 
 

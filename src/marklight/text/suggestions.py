@@ -56,9 +56,11 @@ def similar_paths(path: str, paths: Iterable[str]) -> list[str]:
         for other in by_name[name]
     }
     if len(similar) > MAX_SUGGESTIONS:
-        # It rejects most of thousands by their letters alone, in a thirtieth of the time of `_similarity`.
+        # It rejects most of thousands by their letters alone, in a thirtieth of the time.
         return [similar[other] for other in _close_matches(path.casefold(), similar)]
-    return sorted(similar.values(), key=lambda other: -_similarity(path, other))
+    name = path.casefold()
+    ordered = sorted(similar, key=lambda other: -SequenceMatcher(None, name, other).ratio())
+    return [similar[other] for other in ordered]
 
 
 def paths_with_words(name: str, paths: Iterable[str]) -> list[str]:
@@ -83,7 +85,3 @@ def _close_matches(name: str, names: Iterable[str]) -> list[str]:
 
 def _file_name(path: str) -> str:
     return PurePosixPath(path.casefold()).stem
-
-
-def _similarity(path: str, other: str) -> float:
-    return SequenceMatcher(None, path.casefold(), other.casefold()).ratio()

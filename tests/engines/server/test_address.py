@@ -86,7 +86,7 @@ def test_libpq_reads_every_form() -> None:
 
 def test_the_list_of_parameters_contains_those_of_the_installed_libpq() -> None:
     pq = pytest.importorskip("psycopg.pq")
-    from marklight.engines.server.address import PARAMETERS
+    from marklight.engines.server import PARAMETERS
 
     known = {option.keyword.decode() for option in pq.Conninfo.get_defaults()}
     unsuitable = {"replication", "authtype", "tty"}

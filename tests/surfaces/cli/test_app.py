@@ -159,6 +159,16 @@ def test_help_loads_nothing_heavy() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
 
 
+def test_a_keyword_search_loads_neither_numpy_nor_a_model(folder: Path) -> None:
+    code = (
+        "import sys; from marklight.surfaces.cli import run; run(['search', '--mode', 'keyword', 'roll back']);"
+        " heavy = {'numpy', 'onnxruntime', 'markdown_it', 'msgspec', 'logging'}"
+        " & set(sys.modules); sys.exit(str(heavy) if heavy else 0)"
+    )
+    subprocess.run([sys.executable, "-m", "marklight", "index", "."], check=True, cwd=folder)
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=folder)
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1x", "192.0.2.77", "no.such.host.invalid"])
 @pytest.mark.parametrize("token", [(), ("--token", "secret")], ids=["without token", "token"])
 def test_serve_refuses_an_address_that_this_machine_does_not_have(
@@ -168,3 +178,13 @@ def test_serve_refuses_an_address_that_this_machine_does_not_have(
     assert code == 2
     assert out == ""
     assert f"{host} is not an address of this machine" in err
+
+
+def test_an_error_of_click_has_no_line_breaks_and_completion_is_explained(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for arguments in (["completion"], ["completion", "bash"], ["--completion", "sh"]):
+        code, _, err = run_cli(capsys, *arguments)
+        assert code == 2
+        assert "\\n" not in err
+    assert "Use `marklight --completion bash`" in run_cli(capsys, "completion")[2]

@@ -23,7 +23,7 @@ def test_list_prints_one_line_a_document_and_the_count(
     code, out, _ = run_cli(capsys, "list", "rivers", "--sort", "date")
     lines = out.splitlines()
     assert (code, len(lines)) == (0, 13)
-    assert lines[0].startswith("notes/12.md § Note 12 (1 passage, 2026-01-12, 0.")
+    assert lines[0] == "notes/12.md § Note 12 (1 passage, 2026-01-12)"
     assert lines[-1] == "12 documents, 12 passages"
 
 

@@ -7,11 +7,13 @@ from pathlib import Path
 import click
 import pytest
 
+from marklight.library import Library
 from marklight.library.configuration import Index
 from marklight.surfaces.cli import COMMANDS
 from tests.making import index_of, write
 from tests.surfaces.command_line import PAGES, run_cli
 from tests.surfaces.terminal import Terminal
+from tests.waiting import until
 
 WITHOUT_LIBRARY = {"copy", "models", "eval"}
 """Commands that name no library: copy has FROM and TO, the others use none."""
@@ -122,23 +124,85 @@ def test_links_of_a_folder_are_those_of_its_library(
     assert "documents without links" in out
 
 
-@pytest.mark.parametrize("words", [("index",), ("search", "tokens"), ("query",)], ids=" ".join)
-def test_a_home_folder_is_indexed_only_after_a_confirmation(
-    folder: Path, words: tuple[str, ...]
+@pytest.mark.parametrize(
+    "words", [("index",), ("search", "tokens"), ("list",), ("query",)], ids=" ".join
+)
+def test_a_home_folder_is_refused_also_without_a_terminal(
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
 ) -> None:
-    with Terminal([*words, str(folder)], {"HOME": str(folder)}, size=(24, 200)) as terminal:
-        text = terminal.until("Index this folder? [y/N]: ")
-        assert f"{folder} is your home folder or above it, and has 3 files to index" in text
-        terminal.send("n\n")
-        terminal.until("Nothing was indexed. Name the folder of your documents")
-        assert terminal.end() == 2
+    monkeypatch.setenv("HOME", str(folder))
+    code, _, err = run_cli(capsys, *words, "--in", str(folder))
+    assert code == 2
+    assert f"{folder} is your home folder or above it, with 3 files to index. Name the" in err
+    assert "`marklight index --yes` indexes it nevertheless" in err
     assert not index_of(folder).exists()
+    if words == ("index",):
+        assert run_cli(capsys, "index", "--yes")[0] == 0
+
+
+@pytest.mark.parametrize("words", [("index",), ("search", "tokens")], ids=" ".join)
+def test_a_folder_without_files_of_its_own_must_be_named(
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+) -> None:
+    monkeypatch.chdir(folder.parent)
+    code, _, err = run_cli(capsys, *words)
+    assert code == 2
+    assert "has no Markdown files of its own, only 3 files below it. Name the folder" in err
+    assert not index_of(folder.parent).exists()
+    assert run_cli(capsys, *words, "--in", ".")[0] == 0
+
+
+def test_an_empty_folder_leaves_nothing_behind(
+    tmp_path: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    for words in (("index",), ("search", "tokens"), ("list",)):
+        code, out, err = run_cli(capsys, *words, "--in", str(empty))
+        assert (code, out) == (1, "")
+        assert err == f"marklight: There are no Markdown or text files in {empty}\n"
+    assert not index_of(empty).exists()
+    (empty / "paper.pdf").touch()
+    _, _, err = run_cli(capsys, "index", str(empty))
+    assert err.endswith(f"in {empty}; 1 PDF file is not\n")
+
+
+def test_formats_that_are_not_indexed_are_named_once(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(folder, {"a.pdf": "", "b.PDF": "", "guide/c.docx": "", ".hidden/d.pdf": ""})
+    said = "note: Only Markdown and text is indexed; 2 PDF and 1 Word files are not\n"
+    assert said in run_cli(capsys, "search", "tokens")[2]
+    assert said not in run_cli(capsys, "search", "tokens")[2]
+
+
+def test_a_first_search_on_a_terminal_leaves_embeddings_to_the_background(folder: Path) -> None:
+    program = (
+        "from marklight.library import refresh; refresh.AT_ONCE_SECONDS = 0.0;"
+        "refresh.embed_for_query = lambda *_: '';"
+        "from marklight.surfaces.cli import main; main()"
+    )
+    with Terminal(["search", "tokens"], {}, program=program, size=(24, 200)) as terminal:
+        assert terminal.end() == 0
+    assert "the rest is embedded in the background" in terminal.shown()
+    assert "guide/auth.md" in terminal.shown()
+    until(lambda: Library(folder).status()["pending"] == 0)
 
 
 def test_a_folder_with_other_libraries_is_indexed_only_after_a_confirmation(
     beside: Path,
 ) -> None:
     above = beside.parent
+    with Terminal(["index", str(above)], {}, size=(24, 200)) as terminal:
+        terminal.until(f"There are no Markdown or text files in {above} but in other libraries:")
+        assert terminal.end() == 1
+    write(above, {"a.md": "# A\n"})
     with Terminal(["index", str(above)], {}, size=(24, 200)) as terminal:
         text = terminal.until("Index this folder? [y/N]: ")
         assert f"It contains other libraries, which keep their own index: {beside}" in text

@@ -112,7 +112,7 @@ def test_get_quotes_the_document_on_a_terminal(hostile: Path) -> None:
 
 @pytest.mark.parametrize("width", [40, 80, 100])
 def test_a_folded_line_cannot_pose_as_a_header(hostile: Path, width: int) -> None:
-    fill = "x" * (width - 2)
+    fill = "x" * (width - 4)
     write(hostile, {"long.md": f"# {WORD} {'y' * (width - 20)} {HEADER}\n\n{fill}{HEADER}\n"})
     run(["index"])
     environment = {"NO_COLOR": "1"}
@@ -122,25 +122,21 @@ def test_a_folded_line_cannot_pose_as_a_header(hostile: Path, width: int) -> Non
     rows = terminal.shown().replace("\r", "").split("\n")
     assert all(len(row) <= width for row in rows)
     assert not any(row.startswith(HEADER[:12]) for row in rows)
-    assert any(row.startswith("> [2] ") for row in rows)
+    assert any(row.startswith("    [2] ") for row in rows)
 
 
-def test_a_session_quotes_passages_and_documents(hostile: Path) -> None:
-    lines = f"{WORD}\n1\n1 document\n2\n"
+def test_queries_from_a_pipe_quote_passages(hostile: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", "from marklight.surfaces.cli import main; main()", "query"],
-        input=lines.encode(),
+        input=f"{WORD}\n{WORD} policy\n".encode(),
         cwd=hostile,
         capture_output=True,
         check=False,
     )
     out = done.stdout.decode()
     assert not DANGEROUS.search(out.replace("\n", ""))
-    ours = re.compile(
-        r" +\d+  [01]\.\d\d  .*|     > .*|more context: .*|this is the whole document"
-    )
     for line in out.split("\n"):
-        assert ours.fullmatch(line) or OURS.fullmatch(line), line
+        assert OURS.fullmatch(line), line
     assert f"> {HEADER}" in out.splitlines()
 
 

@@ -130,13 +130,13 @@ def test_an_attached_command_imports_no_library_and_no_model(daemon: Path) -> No
     assert "marklight.library" in loaded(command("--no-daemon", "search", "roll back"))
 
 
-def test_an_interactive_session_uses_the_daemon(
+def test_queries_from_a_pipe_use_the_daemon(
     daemon: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import io
 
     def session() -> tuple[int, str, str]:
-        lines = b"roll back\n1 document\n:mode keyword\nzzzqqq\n9\n"
+        lines = b"roll back\nzzzqqq\n"
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(lines), "utf-8"))
         return run_command(capsys, "query")
 

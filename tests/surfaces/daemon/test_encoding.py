@@ -8,11 +8,17 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as some
 
-from marklight import answer, report, results
+from marklight import answer, model, query, report, results
+from marklight.lazy import _compile_init
 from marklight.surfaces.daemon.client import decode, encode
 from tests.making import chunk
 
 some.register_type_strategy(float, some.floats(allow_nan=False, allow_infinity=False))
+# hypothesis reads the signature of `__init__`, which is compiled when the first instance is made.
+for module in (model, query, answer, report, results):
+    for kind in vars(module).values():
+        if isinstance(kind, type) and "__dataclass_fields__" in vars(kind):
+            type.__setattr__(kind, "__init__", _compile_init(kind, True))
 # Named in the types of an answer, and not loaded for one.
 vars(answer).setdefault("Commits", results.Commits)
 RESULTS = some.one_of(

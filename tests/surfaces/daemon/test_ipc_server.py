@@ -13,9 +13,8 @@ from pathlib import Path
 from threading import Thread, Timer
 
 import pytest
-from filelock import FileLock
 
-from marklight.private_files import state_folder
+from marklight.private_files import lock_file, state_folder
 from marklight.surfaces.cli import run
 from marklight.surfaces.daemon import (
     State,
@@ -215,10 +214,9 @@ def test_a_daemon_that_is_ending_is_not_reported_as_unresponsive(
 ) -> None:
     with other_program(b"") as (port, _):
         file = write_state_file(folder, port)
-        lock = FileLock(file.with_suffix(".lock"), thread_local=False)
-        lock.acquire()
+        lock = lock_file(file.with_suffix(".lock"), 0)
         # As when it was killed: the port was closed, the lock is not yet.
-        ending = Timer(0.2, lock.release)
+        ending = Timer(0.2, lock.close)
         ending.start()
         assert run(["search", "roll back"]) == 0
         ending.join()
@@ -272,14 +270,3 @@ def test_an_incomplete_state_file_is_ignored(
     (make_state_folder() / "a.json").write_bytes(held)
     assert run(["search", "roll back"]) == 0
     assert capsys.readouterr().err == ""
-
-
-def test_the_state_folder_is_that_of_the_platform(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    import platformdirs
-
-    monkeypatch.delenv("MARKLIGHT_STATE_DIR", raising=False)
-    for home in ("", str(tmp_path)):
-        monkeypatch.setenv("XDG_STATE_HOME", home)
-        assert str(state_folder()) == platformdirs.user_state_dir("marklight")

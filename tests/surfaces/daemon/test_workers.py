@@ -22,14 +22,14 @@ import pytest
 from mcp import Client
 
 from marklight.errors import NotFound, StoreError
-from marklight.surfaces import operations
+from marklight.surfaces import host as operations
 from marklight.surfaces.cli import run
 from marklight.surfaces.daemon.worker_pool import LibraryArguments, WatcherState, WorkerPool
 from tests.surfaces.daemon.serving import PROGRAM, settled
 from tests.waiting import PATIENCE_SECONDS, until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-WATCHING = WatcherState(None, True, "", "", True)
+WATCHING = WatcherState(None, True, "", "", True, "")
 
 
 class Server:

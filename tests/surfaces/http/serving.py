@@ -14,7 +14,7 @@ from threading import Event, Thread
 from typing import Any
 
 from marklight.surfaces.host import LibraryHost
-from marklight.surfaces.http.address import Address, listen, port_of
+from marklight.surfaces.http import Address, listen, port_of
 from marklight.surfaces.http.app import make_app
 from marklight.surfaces.http.server import serve_http
 from tests.making import library, write

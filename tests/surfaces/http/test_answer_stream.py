@@ -12,7 +12,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from marklight.models.remote import client
-from marklight.surfaces import schemas
+from marklight.surfaces.host import result_schema
 from tests.models.chatting import Chat, chatting
 from tests.surfaces.http.serving import Response, Served, serving
 from tests.waiting import until
@@ -52,7 +52,7 @@ def test_an_answer_as_json_matches_its_schema(served: Served) -> None:
     response = served.get(f"/api/ask?{QUERY}")
     assert response.status == 200
     answer = response.json()
-    Draft202012Validator(schemas.CITED_ANSWER).validate(answer)
+    Draft202012Validator(result_schema("ask")).validate(answer)
     assert answer["answer"] == "Tokens expire after an hour. [1]"
     body = {"query": "tokens expire", "mode": "keyword", "min_confidence": 0}
     posted = served.post("/api/ask", body).json()
@@ -71,6 +71,15 @@ def test_the_stream_has_sources_then_sentences_then_the_whole_answer(
     assert found[0][1]["results"][0]["path"] == "auth.md"
     done = found[-1][1]
     assert done["sentences"] == [data for name, data in found if name == "sentence"]
+
+
+def test_a_client_that_reconnects_does_not_call_the_model_again(served: Served, does: Chat) -> None:
+    target = f"/api/ask/stream?{QUERY}"
+    first, _, _ = served.get(target).body.decode().partition("\n\n")
+    assert len(does.requests) == 1
+    response = served.get(target, **{"Last-Event-ID": first.removeprefix("id: ")})
+    assert (response.status, response.body) == (204, b"")
+    assert len(does.requests) == 1
 
 
 def test_head_does_not_call_the_model(served: Served, does: Chat) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from marklight.surfaces.http.app import MEDIA_TYPES, WEB_FOLDER
+from marklight.surfaces.http.page import MEDIA_TYPES, WEB_FOLDER
 from tests.surfaces.http.serving import Served, everything, serving
 
 HELLO = {
@@ -61,7 +61,10 @@ def test_every_imported_file_of_the_page_exists() -> None:
     named = set()
     for each in WEB_FOLDER.iterdir():
         text = each.read_text("utf-8")
-        named |= {*re.findall(r'"/page/([^"]+)"', text), *re.findall(r'from "\./([^"]+)"', text)}
+        named |= {
+            *re.findall(r'"/page/([^"]+)"', text),
+            *re.findall(r'(?:from |import\()"\./([^"]+)"', text),
+        }
     assert named == here - {"index.html"}
 
 

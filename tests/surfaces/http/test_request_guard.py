@@ -11,7 +11,7 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from marklight.errors import UsageError
-from marklight.surfaces.http.address import Address
+from marklight.surfaces.http import Address
 from marklight.surfaces.http.errors import Forbidden
 from marklight.surfaces.http.request_guard import RequestGuard
 from tests.surfaces.http.serving import Served, serving
@@ -264,6 +264,12 @@ def test_allowed_hosts_need_the_token(opened: Served) -> None:
         assert opened.get("/api/status", **own, **BEARER).status == 200
     for host in ("host.docker.internal", "host.docker.internal:1", "x.host.docker.internal:8443"):
         assert opened.get("/api/status", Host=host, **BEARER).status == 403
+
+
+def test_the_error_names_the_setting_that_allows_a_host_or_an_origin(opened: Served) -> None:
+    for header, setting in (("Host", "serve.allow_hosts"), ("Origin", "serve.allow_origins")):
+        error = opened.get("/health", **{header: "https://other.example"}).json()["error"]
+        assert setting in error["hint"]
 
 
 @pytest.mark.parametrize("origin", [OBSIDIAN, EXTENSION])

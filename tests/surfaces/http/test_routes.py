@@ -11,6 +11,7 @@ import pytest
 
 from marklight import __version__
 from marklight.surfaces.cli import run
+from marklight.surfaces.render import json_body, to_json
 from tests.surfaces.http.serving import Served, serving
 
 
@@ -140,12 +141,7 @@ def test_status_reports_indexing_progress_and_problems(served: Served) -> None:
     served.host.watcher.problem = ""
 
 
-def test_documents_and_tags_are_listed(served: Served) -> None:
-    response = served.get("/api/documents?limit=2&like=deploy").json()
-    assert [each["path"] for each in response["documents"]] == [
-        "deploy/rollback.md",
-        "deploy/scale.md",
-    ]
+def test_tags_are_listed(served: Served) -> None:
     assert served.get("/api/tags").json() == {"tags": {"security": 1}}
 
 
@@ -180,7 +176,7 @@ def test_a_passage_is_read_by_its_id(served: Served) -> None:
         ("/api/documents/auth.md?lines=x", 422, "10-40"),
         ("/api/documents/auth.md?lines=1-2&heading=refresh", 404, "No such lines"),
         ("/api/documents/auth.md?lines=4-2", 404, "No such lines"),
-        ("/api/search?q=a&rerank=true", 422, "models pull"),
+        ("/api/search?q=a&rerank=true", 404, "models pull"),
         ("/api/documents/auth.md?heading=nothing", 404, "no heading"),
         ("/api/documents/nothing.md", 404, "No document is called"),
         ("/api/documents/", 404, "No such URL"),
@@ -262,3 +258,12 @@ def test_matching_documents_are_listed_with_their_number(served: Served) -> None
     everything = served.get("/api/list").json()
     assert everything["total"] == served.get("/api/status").json()["documents"]
     assert served.get("/api/list?sort=size").status == 422
+
+
+def test_a_response_has_the_bytes_that_the_command_line_prints_for_any_text() -> None:
+    value = {
+        "empty": [{}, [], ""],
+        "text": 'a "quote"\n\\ \x1b[31m \u202e \ud800 é 日本 \u2028 { [ : ,',
+        "numbers": [1, -2.5, 1e-7, 1e22, True, None],
+    }
+    assert json_body(value) == f"{to_json(value)}\n".encode("utf-8", "replace")

@@ -21,8 +21,8 @@ import pytest
 
 from marklight.errors import UsageError
 from marklight.library.configuration import Serve
+from marklight.surfaces.http import listen, port_of
 from marklight.surfaces.http import server as server_module
-from marklight.surfaces.http.address import listen, port_of
 from marklight.surfaces.http.server import ConnectionLimits, connection_limits
 from tests.making import write
 from tests.surfaces.http.serving import PAGES, Served, everything, serving
@@ -74,6 +74,25 @@ def test_a_slow_request_body_times_out(tmp_path: Path) -> None:
         received = send_slowly(served, head.encode(), b"{")
         assert received.startswith(b"HTTP/1.1 400")
         assert b"was not received in time" in received
+
+
+def test_a_body_of_very_many_chunks_is_rejected_before_all_of_it_is_parsed(tmp_path: Path) -> None:
+    with serving(tmp_path / "docs") as served, served.raw() as made:
+        head = (
+            f"POST /api/search HTTP/1.1\r\nHost: {served.name}\r\n"
+            "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+        ).encode()
+        body = b'{"query": "backups"}'
+        with suppress(ConnectionError):  # the rest of what we send is not read
+            made.sendall(head + b"1\r\na\r\n" * 200_000 + b"0\r\n\r\n")
+        received = everything(made)
+        assert received.startswith(b"HTTP/1.1 400")
+        assert b"too many chunks: at most 4,096" in received
+
+        with served.raw() as other:  # as many as a serializer sends that writes token by token
+            chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in body.ljust(4096))
+            other.sendall(head + chunks + b"0\r\n\r\n")
+            assert other.recv(65_536).startswith(b"HTTP/1.1 200")
 
 
 def test_a_slow_second_request_on_a_connection_times_out(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from mcp import Client
 
 from marklight.surfaces.host import LibraryHost
 from marklight.surfaces.mcp.server import make_server
-from marklight.surfaces.mcp.token_budget import max_bytes, size
+from marklight.text.tokens import fits
 from tests.making import library, write
 
 from .serving import PAGES, indexed, text_of
@@ -88,7 +88,7 @@ def test_queries_have_types(ask: Asking) -> None:
         max_tokens=100,
     )
     assert "recipes/soup.md" in text
-    assert size(text) <= max_bytes(100)
+    assert fits(text, 100)
     wrong = ask("query_documents", error=True, query="x", queries=[{"type": "lex", "query": "x"}])
     assert wrong.endswith("Allowed: hybrid, keyword, semantic, hypothesis")
 
@@ -127,7 +127,7 @@ def test_a_glob_reads_every_document_that_matches(ask: Asking) -> None:
 @pytest.mark.parametrize("tokens", [60, 150, 400, 5000])
 def test_several_documents_share_the_token_budget(ask: Asking, tokens: int) -> None:
     text = ask("get_document", ref=["big.md", "recipes/soup.md", "roses.md"], max_tokens=tokens)
-    assert size(text) <= max_bytes(tokens)
+    assert fits(text, tokens)
     shown = re.findall(r"^document: (\S+?):", text, re.MULTILINE)
     assert shown[0] == "big.md"
     if tokens >= 400:
@@ -152,7 +152,7 @@ def test_the_pages_of_an_outline_contain_every_heading_once(ask: Asking) -> None
     page, pages = 1, 1
     while page <= pages:
         text = ask("outline", ref="big.md", depth=9, page=page, max_tokens=500)
-        assert size(text) <= max_bytes(500)
+        assert fits(text, 500)
         rows = [line for line in text.splitlines() if line.startswith(":")]
         assert rows
         seen += rows
@@ -191,9 +191,15 @@ def test_documents_are_listed_by_links_tags_category_and_date(ask: Asking) -> No
     assert listed(links_to="guide/auth.md") == ["roses.md"]
     assert listed(links_to="guide/tokens.md#expiry") == ["guide/auth.md"]
     assert listed(links_to="guide/auth.md", tags=["nothing"]) == []
+    assert listed(links_from="roses.md") == ["guide/auth.md"]
     assert listed(category="home") == listed(tags="garden") == ["roses.md"]
     assert "roses.md" not in listed(changed_since="2026-04")
     assert "roses.md § Roses (1 passage, 2026-03-05)" in ask("list_documents", category="home")
+    both = ask("list_documents", error=True, links_to="roses.md", links_from="roses.md")
+    assert both.startswith("links_to, links_from and path cannot be combined")
+    assert "recipes/soup.md links to no document" in ask(
+        "list_documents", error=True, links_from="recipes/soup.md"
+    )
     assert "No document links to recipes/soup.md" in ask(
         "list_documents", error=True, links_to="recipes/soup.md"
     )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import json
+import pickle
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,12 @@ import pytest
 from mcp import Client
 
 import marklight
-from marklight.errors import NotFound
+from marklight.errors import Message, NotFound, StoreError
 from marklight.library.watching import Watcher
 from marklight.surfaces.host import LibraryHost
 from marklight.surfaces.mcp import rendering
 from marklight.surfaces.mcp.server import make_server
-from marklight.surfaces.mcp.token_budget import max_bytes, size
+from marklight.text.tokens import fits
 from tests.making import library, write
 
 from .serving import PAGES, indexed
@@ -76,7 +77,7 @@ def test_a_model_sees_text_within_the_token_budget(tmp_path: Path, tokens: int) 
                 text = seen_by_model(result)
                 assert not result.is_error, text
                 assert not text.startswith("{"), "text, not JSON"
-                assert size(text) <= max_bytes(tokens), (tool, given)
+                assert fits(text, tokens), (tool, given)
                 assert not COMMAND.search(text), text
             others = [("outline", "long.md"), ("related_documents", "guide/auth.md")]
             for tool, ref in others:
@@ -118,9 +119,9 @@ def test_the_tools_and_the_instructions_are_short(tmp_path: Path, collections: i
                 by_alias=True, exclude_none=True, mode="json"
             )
             text = json.dumps(listed["tools"], separators=(",", ":"))
-            assert size(text) <= max_bytes(MAX_LIST_TOKENS)
+            assert fits(text, MAX_LIST_TOKENS)
             assert "outputSchema" not in text
-            assert size(client.instructions or "") <= max_bytes(MAX_INSTRUCTION_TOKENS)
+            assert fits(client.instructions or "", MAX_INSTRUCTION_TOKENS)
             if encoding := tokenizer():
                 assert len(encoding.encode(text)) <= MAX_LIST_TOKENS
                 assert len(encoding.encode(client.instructions or "")) <= MAX_INSTRUCTION_TOKENS
@@ -181,40 +182,75 @@ def test_the_names_ref_and_path_are_both_accepted(tmp_path: Path) -> None:
     anyio.run(main)
 
 
-def messages_with_commands() -> Iterator[str]:
-    """Yield the texts in the source below the surfaces that mention a command of ours."""
+PARTS_OR_FOR_PEOPLE = {
+    "library/ask.py",
+    "library/folder_settings.py",
+    "library/model_selection.py",
+    "library/transfer/__init__.py",
+    "library/transfer/copying.py",
+    "ingest/git.py",
+    "engines/embedded/engine.py",
+    "engines/server/qdrant/cluster.py",
+    "models/remote/generator.py",
+    "models/record.py",
+    "models/store.py",
+}
+"""Modules with texts that are parts of a `Message`, hints for users, or printed by commands only."""
+
+
+def texts_with_commands(node: ast.AST, hidden: Collection[str]) -> Iterator[str]:
+    """Yield the texts that mention a command and are no docstring, outside calls of the hidden names."""
+    if isinstance(node, ast.Call):
+        name = getattr(node.func, "id", getattr(node.func, "attr", ""))
+        if name in hidden:
+            return
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+        return
+    if isinstance(node, ast.JoinedStr):
+        parts = (part.value if isinstance(part, ast.Constant) else "X" for part in node.values)
+        text = "".join(map(str, parts))
+    else:
+        value = node.value if isinstance(node, ast.Constant) else ""
+        text = value if isinstance(value, str) else ""
+    if re.search(r"marklight [a-z]+[` ]|(?<=\s)--[a-z]+-?[a-z]+", text):
+        yield text
+        return
+    for child in ast.iter_child_nodes(node):
+        yield from texts_with_commands(child, hidden)
+
+
+def test_a_text_with_a_command_is_a_message_with_a_form_for_assistants() -> None:
+    errors = {error.__name__ for kind in rendering.USER_ERRORS for error in subclasses(kind)}
+    modules = set()
     for folder in ("library", "search", "ingest", "engines", "models"):
         for file in sorted((SOURCE / folder).rglob("*.py")):
-            for node in ast.walk(ast.parse(file.read_text())):
-                if isinstance(node, ast.JoinedStr):
-                    parts = (p.value if isinstance(p, ast.Constant) else "X" for p in node.values)
-                    text = "".join(map(str, parts))
-                elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-                    text = node.value
-                else:
-                    continue
-                if re.search(r"marklight [a-z]+[` ]|(?<=\s)--[a-z]+-?[a-z]+", text):
-                    yield text
+            tree = ast.parse(file.read_text())
+            if any(
+                "\n" not in text
+                for text in texts_with_commands(tree, {*errors, "Message", "MissingLibrary"})
+            ):
+                modules.add(str(file.relative_to(SOURCE)))
+    assert modules <= PARTS_OR_FOR_PEOPLE
 
 
-def test_no_message_of_the_library_reaches_a_model_with_a_command() -> None:
-    messages = [text for text in messages_with_commands() if "\n" not in text]
-    assert len(messages) > 30
-    for text in messages:
-        assert not COMMAND.search(rendering.for_assistants(text)), text
+def subclasses(kind: type[Any]) -> Iterator[type[Any]]:
+    yield kind
+    for below in kind.__subclasses__():
+        yield from subclasses(below)
 
 
 def test_a_hint_for_people_is_replaced_and_the_message_is_kept(tmp_path: Path) -> None:
     watcher = Watcher(library(tmp_path))
-    quoting = NotFound(
-        "No document is called 'marklight index --all'", "Use `marklight search` now"
-    )
+    hint = Message("Use `marklight search` now", "Search now")
+    quoting = NotFound("No document is called 'marklight index --all'", hint)
     assert rendering.error_text(quoting, watcher) == (
-        "No document is called 'marklight index --all'. Use query_documents now"
+        "No document is called 'marklight index --all'. Search now"
     )
-    broken = NotFound("a.md is damaged in the index", "Run `marklight doctor`")
+    broken = StoreError("a.md is damaged in the index", "Run `marklight doctor`")
     assert rendering.error_text(broken, watcher) == (
         f"a.md is damaged in the index. {rendering.TELL_THE_USER}"
     )
-    notice = "Damaged in the index and left out: a.md; `marklight doctor` repairs it"
-    assert rendering.for_assistants(notice) == "Damaged in the index and left out: a.md"
+    statement = "Damaged in the index and left out: a.md"
+    notice = Message(f"{statement}; `marklight doctor` repairs it", statement)
+    assert rendering.notes_of([notice]) == [f"note: {statement}"]
+    assert pickle.loads(pickle.dumps(notice)).for_assistant == statement

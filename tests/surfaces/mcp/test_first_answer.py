@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,9 @@ async def first_answer(folder: Path, heard: list[str], **settings: Any) -> str:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     pages = {f"{n:03}.md": f"# Page {n}\n\nBananas, part {n}.\n" for n in range(NUMBER)}
-    return write(tmp_path, {**pages, LAST: "# Last\n\nGiraffes are tall.\n"})
+    write(tmp_path, {**pages, LAST: "# Last\n\nGiraffes are tall.\n"})
+    os.utime(tmp_path / LAST, (0, 0))  # the oldest file is read last
+    return tmp_path
 
 
 def test_a_call_waits_for_the_text_of_a_new_folder_and_reports_progress(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,13 @@ import anyio
 import pytest
 from mcp import Client
 
+from marklight.answer import LinkedDocument
+from marklight.errors import Message
+from marklight.model import DocumentId
 from marklight.surfaces.host import LibraryHost
-from marklight.surfaces.mcp import introduction, rendering
+from marklight.surfaces.mcp import rendering, server
 from marklight.surfaces.mcp.server import make_server
-from marklight.surfaces.mcp.token_budget import max_bytes, size
-from marklight.surfaces.operations import call
+from marklight.text.tokens import fits
 from tests.making import library, write
 
 from .serving import ERAS, PAGES, indexed, text_of
@@ -38,7 +41,7 @@ def test_the_instructions_describe_the_library(tmp_path: Path, era: str) -> None
         " ask in that language. Nothing is changed. Folders: guide/ (2), recipes/ (1).\n"
     )
     assert "rerank" not in text
-    assert size(text) <= max_bytes(400)
+    assert fits(text, 400)
 
 
 def test_collections_are_named_in_place_of_folders(tmp_path: Path) -> None:
@@ -58,13 +61,13 @@ def test_a_name_like_a_sentence_is_not_repeated(tmp_path: Path) -> None:
     text = anyio.run(introduced, write(tmp_path / sentence, pages))
     assert "Ignore" not in text
     assert "more." in text
-    assert size(text) <= max_bytes(400)
+    assert fits(text, 400)
 
 
 def test_the_handshake_does_not_wait_for_the_index(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(introduction, "OVERVIEW_SECONDS", 0.0)
+    monkeypatch.setattr(server, "OVERVIEW_SECONDS", 0.0)
 
     async def main() -> str:
         host = LibraryHost(library(write(tmp_path / "handbook", PAGES)))
@@ -101,32 +104,26 @@ def test_a_query_in_another_language_is_not_answered_with_a_confident_abstention
 ) -> None:
     with library(write(tmp_path, PAGES)) as lib:
         lib.index()
-        found = call(lib, "search", {"query": "zebra crossing quantum"})
-    assert found["nearest"]
-    notice = (
-        "some-model does not know German, so keywords alone are searched. Run `marklight index`"
-    )
-    foreign = {**found, "notices": [notice]}
-    text = rendering.search_text(foreign, False, "", language="English")
+        found = lib.search("zebra crossing quantum")
+    assert found.nearest
+    notice = "some-model does not know German, so keywords alone are searched"
+    message = Message(f"{notice}. Run `marklight index`", notice, kind="language")
+    foreign = replace(found, notices=[message])
+    text = rendering.search_text(foreign, language="English")
     assert text.startswith(
         "note: some-model does not know German, so keywords alone are searched."
         " The documents are in English: ask in English. The passages below share words"
     )
     assert "none is likely" not in text
-    nothing = rendering.search_text({**foreign, "nearest": []}, False, "", language="English")
+    nothing = rendering.search_text(replace(foreign, nearest=()), language="English")
     assert nothing.startswith("No passage has a word of the query.\nnote: some-model does not know")
 
 
 def test_linked_documents_are_shown_below_a_result(tmp_path: Path) -> None:
     with library(write(tmp_path, PAGES)) as lib:
         lib.index()
-        found = call(lib, "search", {"query": "refresh token lives thirty days", "limit": 1})
-    [result] = found["results"]
-    linked = {
-        "collection": "default",
-        "path": "guide/tokens.md",
-        "lines": [7, 7],
-        "title": "Tokens",
-    }
-    text = rendering.search_text({**found, "results": [{**result, "linked": [linked]}]}, False, "")
-    assert text.splitlines()[1] == "linked: guide/tokens.md:7-7 (Tokens)"
+        found = lib.search("refresh token lives thirty days", limit=1)
+    [hit] = found.hits
+    linked = LinkedDocument(DocumentId("default", "guide/tokens.md"), "Tokens", "", (7, 7))
+    text = rendering.search_text(replace(found, hits=(replace(hit, linked=(linked,)),)))
+    assert text.splitlines()[1] == "Linked with this result: guide/tokens.md:7-7 (Tokens)"

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marklight.answer import CHARACTERS_PER_TOKEN, Answer, Hit
+from marklight.answer import Answer, Hit
 from marklight.formatting import one_line, place_text, visible
-from marklight.model import DocumentId, trail
+from marklight.model import Counts, DocumentId, trail
 from marklight.query import Query
 from marklight.report import Extract
-from marklight.surfaces.mcp import documents, rendering
-from marklight.surfaces.mcp.introduction import USAGE
+from marklight.results import Commit, Commits
+from marklight.surfaces.mcp import rendering
 from marklight.surfaces.mcp.rendering import QUOTED
+from marklight.surfaces.mcp.server import USAGE
 from marklight.surfaces.mcp.tool_definitions import tools_for
-from marklight.surfaces.operations import call
+from marklight.text.tokens import fits
 from tests.forgery import DANGEROUS, HEADER, NOTE, TEXT, read_answer, texts
 from tests.making import chunk, library, write
 
@@ -40,9 +40,8 @@ hits = st.lists(
 )
 
 
-def found(hits: list[Hit], notices: list[str]) -> dict[str, Any]:
-    answer = Answer(Query("words"), tuple(hits), notices=notices).to_dict()
-    return {**answer, "index": {**answer["index"], "documents": 1}}
+def found(hits: list[Hit], notices: list[str]) -> Answer:
+    return Answer(Query("words"), tuple(hits), notices=notices, index=Counts(documents=1))
 
 
 def expected(rank: int, hit: Hit) -> tuple[int, str, str, str, str]:
@@ -63,7 +62,7 @@ def test_parsing_a_text_by_the_quoting_rule_returns_the_results(
     hits: list[Hit], notices: list[str]
 ) -> None:
     hits = [Hit(hit.chunk, round(hit.score, 4)) for hit in hits]
-    text = rendering.search_text(found(hits, notices), False, "", 100_000)
+    text = rendering.search_text(found(hits, notices), tokens=100_000)
     if not hits:
         assert text.startswith("No passage matches the query")
         return
@@ -77,8 +76,8 @@ def test_parsing_a_text_by_the_quoting_rule_returns_the_results(
 
 @given(hits.filter(bool), st.integers(1, 400))
 def test_within_any_budget_results_are_complete_or_truncated(hits: list[Hit], tokens: int) -> None:
-    text = rendering.search_text(found(hits, []), False, "", tokens)
-    assert len(text) <= tokens * CHARACTERS_PER_TOKEN
+    text = rendering.search_text(found(hits, []), tokens=tokens)
+    assert fits(text, tokens)
     if not text.startswith("[1] ") or " is truncated; " in text.split("\n")[0] or tokens < 100:
         return  # not even a header fits
     for reported, (rank, hit) in zip(read_answer(text)[0], enumerate(hits, 1), strict=False):
@@ -92,13 +91,13 @@ def test_a_document_is_quoted_within_any_budget(
     path: str, title: str, headings: list[str], text: str, tokens: int
 ) -> None:
     lines = (1, text.count("\n") + 1)
-    extract = Extract(DocumentId("default", path), title, tuple(headings), lines, text).to_dict()
-    shown = documents.extract_text(documents.limit_extract(extract, False, tokens), False)
+    extract = Extract(DocumentId("default", path), title, tuple(headings), lines, text)
+    shown = rendering.extract_text(rendering.limit_extract(extract, tokens))
     first, *rest = shown.split("\n")
     assert first.startswith("document: ")
     assert not DANGEROUS.search(shown)
     around = len(first) + 2 * len(path) * 10 + 400
-    assert len(shown) <= max(tokens * CHARACTERS_PER_TOKEN, around)
+    assert fits(shown, max(tokens, around))
     content = [line for line in rest if line.startswith(">")]
     assert all(not line or line.startswith("note: ") for line in rest if line not in content)
     if len(content) == lines[1] and not content[-1].endswith("…"):
@@ -114,38 +113,39 @@ def test_text_of_documents_never_starts_a_line(tmp_path: Path) -> None:
     }
     with library(write(tmp_path, pages)) as lib:
         lib.index()
-        outline = documents.outline_text(call(lib, "outline", {"ref": f"{HEADER}.md"}), False)
+        outline = rendering.outline_text(lib.outline(f"{HEADER}.md"))
         assert [line[:10] for line in outline.splitlines()] == [
             "document: ",
-            f":4-8 {HEADER[:5]}",
-            f":6-8   {NOTE[:3]}",
+            f":4-8  {HEADER[:4]}",
+            f":6-8    {NOTE[:2]}",
         ]
-        bare = documents.outline_text(call(lib, "outline", {"ref": "bare.md"}), False)
+        bare = rendering.outline_text(lib.outline("bare.md"))
         assert bare == "no headings in document: bare.md"
-        related = documents.related_text(call(lib, "related", {"ref": f"{HEADER}.md"}), False)
-        assert all(line.startswith(("(0.", "why: ")) for line in filter(None, related.split("\n")))
-        status = rendering.status_text(call(lib, "status", {}), "", False)
+        related = rendering.related_text(lib.related(f"{HEADER}.md"))
+        assert all(line.startswith(("0.", "      ")) for line in filter(None, related.split("\n")))
+        status = rendering.status_text(lib.status(), "", False)
         assert not any(line.startswith(("note: ", "[")) for line in status.splitlines())
 
 
 def test_a_commit_is_quoted_and_its_author_subject_and_files_stay_on_their_lines() -> None:
-    result: dict[str, Any] = {
-        "rank": 1,
-        "score": 0.5,
-        "short": "3f2a9c1",
-        "repository": "x",
-        "date": "2026-01-02T00:00:00Z",
-        "author": {"name": f"Ada\n{HEADER}", "email": ""},
-        "subject": f"Fix\u202e\n{NOTE}",
-        "files": [f"a\n{HEADER}"],
-        "more_files": 0,
-        "paths": [],
-        "kind": "message",
-        "content": TEXT,
-    }
-    for kind in ("message", "diff"):
-        given = {**result, "kind": kind, "paths": [f"b\r{NOTE}"]}
-        text = rendering.commits_text({"results": [given], "notices": [NOTE]})
+    document = DocumentId("x", "3f2a9c1")
+    commit = Commit(
+        "x",
+        "3f2a9c1",
+        subject=f"Fix\u202e\n{NOTE}",
+        name=f"Ada\n{HEADER}",
+        email="",
+        date="2026-01-02T00:00:00Z",
+        files=(f"a\n{HEADER}",),
+    )
+    for anchor in ("message", "diff"):
+        passage = replace(
+            chunk("id", TEXT, headings=(f"b\r{NOTE}",)), document=document, anchor=anchor
+        )
+        commits = Commits(
+            Query("x"), (Hit(passage, 0.5),), notices=[NOTE], known={document: commit}
+        )
+        text = rendering.commits_text(commits)
         first, second, *rest = text.splitlines()
         assert first.startswith("[1] 3f2a9c1 2026-01-02 Ada\\n[2] policy")
         assert first.endswith("(0.50)")

@@ -12,9 +12,13 @@ import pytest
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 
+from marklight.answer import Answer
+from marklight.query import Query
+from marklight.results import CitedAnswer, Sentence
 from marklight.surfaces.host import LibraryHost
-from marklight.surfaces.mcp.sampling import answer_text
+from marklight.surfaces.mcp.rendering import answer_text
 from marklight.surfaces.mcp.server import make_server
+from marklight.text.tokens import fits
 from tests.making import library, write
 
 from .serving import PAGES, connected, indexed, names, text_of
@@ -141,19 +145,13 @@ def test_a_truncated_response_keeps_its_whole_sentences(tmp_path: Path) -> None:
 @pytest.mark.parametrize("tokens", [1, 20, 60, 200])
 def test_the_text_stays_within_max_tokens(tmp_path: Path, tokens: int) -> None:
     text, _ = ask(tmp_path, lambda _: written(f"{EXPIRES} " * 40), max_tokens=tokens)
-    assert len(text.encode()) <= 3 * tokens
+    assert fits(text, tokens)
 
 
 def test_no_text_of_the_model_poses_as_a_source() -> None:
-    sentence = {
-        "text": "```\n[1] other.md:1-2 § Other\n```",
-        "lead": "",
-        "citations": [1],
-        "supported": True,
-        "problem": None,
-    }
-    answer = {"sentences": [sentence], "sources": [], "notices": [], "abstained": None}
-    assert "\n[1] other.md" not in answer_text(answer, False, 1000)
+    sentence = Sentence("```\n[1] other.md:1-2 § Other\n```", "", (1,))
+    answer = CitedAnswer(Answer(Query("x"), ()), (sentence,))
+    assert "\n[1] other.md" not in answer_text(answer, 1000)
 
 
 def test_the_tool_works_over_http(tmp_path: Path) -> None:

@@ -102,9 +102,7 @@ def test_stage_settings_can_be_set_by_parameters(tmp_path: Path) -> None:
                 answer = await client.call_tool("query_documents", given)
                 assert len(answer.structured_content["results"]) == most
                 text = answer.content[0].text  # type: ignore[union-attr]
-                reported = (
-                    f"note: {5 - most} more in the same documents; increase max_chunks_per_document"
-                )
+                reported = f"note: Not shown: {5 - most} more passage"
                 assert reported in text
 
     anyio.run(main)
@@ -120,7 +118,7 @@ def test_no_omission_is_reported_if_the_requested_number_is_shown(
             answer = await client.call_tool("query_documents", {"query": "bananas", "top_n": 2})
             text = answer.content[0].text  # type: ignore[union-attr]
             assert len(answer.structured_content["results"]) == 2
-            assert "more in the same documents" not in text
+            assert "Not shown: " not in text
 
     anyio.run(main)
 

@@ -51,6 +51,15 @@ refresh.index_changes = watching.index_changes = lambda *given, **more: time.sle
 """A program whose first indexing never ends and cannot be cancelled."""
 
 
+NO_SIGNAL_HANDLERS = f"""
+import asyncio.unix_events
+def refuse(*given): raise NotImplementedError
+asyncio.unix_events._UnixSelectorEventLoop.add_signal_handler = refuse
+{PROGRAM}
+"""
+"""A program whose event loop has no signal handlers, as on Windows."""
+
+
 CHATTY = f"""
 import os
 from marklight.library import Library
@@ -109,7 +118,7 @@ def test_requests_do_not_wait_for_the_first_indexing(tmp_path: Path, era: str) -
     anyio.run(main)
 
 
-@pytest.mark.parametrize("program", [PROGRAM, STUCK, DEAF])
+@pytest.mark.parametrize("program", [PROGRAM, STUCK, DEAF, NO_SIGNAL_HANDLERS])
 def test_the_server_exits_when_standard_input_is_closed(tmp_path: Path, program: str) -> None:
     folder = write(tmp_path / "docs", PAGES)
     with started([sys.executable, "-c", program, "mcp", str(folder)], tmp_path) as process:

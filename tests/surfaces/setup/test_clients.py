@@ -7,7 +7,7 @@ from pathlib import PurePosixPath, PureWindowsPath
 
 import pytest
 
-from marklight.surfaces.setup.clients import CLIENTS, Machine
+from marklight.surfaces.setup import CLIENTS, Machine
 from tests.surfaces.setup.user import User
 
 MAC = Machine("darwin", PurePosixPath("/Users/ana"), {})
@@ -124,7 +124,7 @@ def test_an_existing_folder_of_a_package_is_used(
     made.mkdir(parents=True)
     monkeypatch.setenv("LOCALAPPDATA", str(local))
     monkeypatch.setattr(sys, "platform", "win32")
-    from marklight.surfaces.setup.clients import config_file
+    from marklight.surfaces.setup import config_path
 
-    assert config_file(CLIENTS["claude-desktop"], None) == made / "claude_desktop_config.json"
-    assert config_file(CLIENTS["cursor"], None) == user.home / ".cursor" / "mcp.json"
+    assert config_path(CLIENTS["claude-desktop"], None) == made / "claude_desktop_config.json"
+    assert config_path(CLIENTS["cursor"], None) == user.home / ".cursor" / "mcp.json"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from marklight.surfaces.setup.clients import CLIENTS
+from marklight.surfaces.setup import CLIENTS
 from tests.surfaces.setup.user import JSON, User, command, values
 
 OTHERS = {

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marklight.surfaces.setup.config_formats import JSON, JSONC, TOML
+from marklight.surfaces.setup.config_file import JSON, JSONC, TOML
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from marklight.surfaces.setup import config_file
-from marklight.surfaces.setup.clients import CLIENTS
+from marklight.surfaces.setup import CLIENTS, config_file
 from marklight.surfaces.setup.config_file import SKILL
 from tests.surfaces.setup.user import User, command, values
 

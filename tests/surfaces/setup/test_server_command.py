@@ -13,7 +13,7 @@ import pytest
 from mcp import ClientSession, StdioServerParameters, stdio_client
 
 from marklight.surfaces.mcp.tool_definitions import tools_for
-from marklight.surfaces.setup.clients import server_command
+from marklight.surfaces.setup import server_command
 from tests.surfaces.setup.user import User
 
 

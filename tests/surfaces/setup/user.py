@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from marklight.surfaces.cli import run
-from marklight.surfaces.setup.clients import CLIENTS, Machine
+from marklight.surfaces.setup import CLIENTS, Machine
 
 JSON = [name for name, client in CLIENTS.items() if not client.file.endswith(".toml")]
 

@@ -45,20 +45,20 @@ def page(browser: Browser, answered: Served, does: Chat) -> Iterator[Page]:
 
 def asked(page: Page) -> None:
     page.goto(QUESTION)
-    expect(page.locator("#results > li").first).to_be_visible()
+    expect(page.locator("#results li").first).to_be_visible()
     page.get_by_role("button", name="Answer").click()
 
 
 def test_without_a_model_there_is_no_button(browser: Browser, served: Served) -> None:
     with visiting(browser, f"http://{served.name}") as page:
         page.goto("/?q=token")
-        expect(page.locator("#results > li").first).to_be_visible()
+        expect(page.locator("#results li").first).to_be_visible()
         expect(page.locator("#ask")).to_be_hidden()
 
 
 def test_nothing_is_sent_before_the_button_is_pressed(page: Page, does: Chat) -> None:
     page.goto(QUESTION)
-    expect(page.locator("#results > li").first).to_be_visible()
+    expect(page.locator("#results li").first).to_be_visible()
     expect(page.locator("#answer")).to_be_hidden()
     assert does.requests == []
 
@@ -70,7 +70,7 @@ def test_a_sentence_links_to_the_passage_that_it_rests_on(page: Page) -> None:
     )
     expect(page.locator("#answer-status")).to_contain_text("Written by openai:m from")
     page.locator("#answer .citation").click()
-    expect(page.locator("#pane-place")).to_contain_text("guide/tokens.md")
+    expect(page.locator("#place")).to_contain_text("guide/tokens.md")
     expect(page.locator("#answer")).to_be_visible()
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -41,13 +43,11 @@ def test_a_hostile_document_runs_no_script_when_it_is_read(
         page.goto("/")
         for at in range(part, len(HOSTILE), COUNT):
             read(page, f"{at}.md")
-            for link in page.locator("#view-text a[href]").all():
+            for link in page.locator("#text a[href]").all():
                 address = link.get_attribute("href") or ""
                 assert address.startswith(("/?", "http://", "https://", "mailto:")), address
             assert (
-                page.locator(
-                    "#view-text [onclick], #view-text [onerror], #view-text [style], #view-text form"
-                ).count()
+                page.locator("#text [onclick], #text [onerror], #text [style], #text form").count()
                 == 0
             )
 
@@ -58,9 +58,9 @@ def read(page: Page, name: str) -> None:
         "address => { history.pushState(null, '', address); dispatchEvent(new PopStateEvent('popstate')) }",
         f"/?open={name}",
     )
-    expect(page.locator("#pane-place")).to_have_text(name)
-    expect(page.locator("#view-text [data-lines]").first).to_be_attached()
-    if page.locator("#view-text [data-lines]", has_text="over me").count():
+    expect(page.locator("#place")).to_have_text(name)
+    expect(page.locator("#text [data-lines]").first).to_be_attached()
+    if page.locator("#text [data-lines]", has_text="over me").count():
         page.get_by_text("over me").hover()
         page.get_by_text("over me").click()
     assert page.evaluate("window.ran") is None
@@ -69,7 +69,7 @@ def read(page: Page, name: str) -> None:
 def test_all_attacks_in_one_document_run_no_script(browser: Browser, hostile: Served) -> None:
     with visiting(browser, f"http://{hostile.name}") as page:
         page.goto("/?open=all.md")
-        expect(page.locator("#view-text [data-lines]").first).to_be_attached()
+        expect(page.locator("#text [data-lines]").first).to_be_attached()
         # The page's own parts are still its own.
         page.locator("#q").fill('"gryphon"')
         expect(page.locator("#results .path").first).to_have_text("named.md")
@@ -78,16 +78,67 @@ def test_all_attacks_in_one_document_run_no_script(browser: Browser, hostile: Se
 def test_titles_headings_tags_and_names_are_text(browser: Browser, hostile: Served) -> None:
     with visiting(browser, f"http://{hostile.name}") as page:
         page.goto('/?q="gryphon"')
-        expect(page.locator("#results h3").first).to_contain_text("onerror")
+        expect(page.locator("#results .title").first).to_contain_text("onerror")
         assert page.locator("#results img, #results script").count() == 0
-        for view in ("text", "outline", "links", "graph"):
-            page.goto(f"/?q=gryphon&open=named.md&view={view}")
-            expect(page.locator(f"#view-{view} > *").first).to_be_attached()
-            expect(page.locator("#pane-title")).to_contain_text("onerror")
-            assert page.locator("#pane img, #pane script").count() == 0
+        page.goto("/?q=gryphon&open=named.md")
+        expect(page.locator("#rail .links").first).to_be_visible()
+        expect(page).to_have_title(re.compile("onerror"))
+        assert page.locator("#reader img, #rail img, main script").count() == 0
+        page.goto("/?graph=named.md")
+        expect(page.locator("#graph .drawing").first).to_be_attached()
+        page.goto("/")
+        expect(page.locator("#home section").first).to_be_visible()
+        assert page.locator("#home img, #home script").count() == 0
         page.goto('/?q="basilisk"')
-        page.locator("#results h3 a").first.click()
-        expect(page.locator("#view-text")).to_contain_text("basilisk")
+        page.locator("#results a.row").first.click()
+        expect(page.locator("#text")).to_contain_text("basilisk")
+
+
+def test_images_formulas_callouts_and_diagrams_run_nothing_and_request_nothing_outside(
+    browser: Browser, tmp_path: Path
+) -> None:
+    script = f"<script>top.{RUN};fetch('https://outside.invalid/')</script>"
+    svg = f'<svg xmlns="http://www.w3.org/2000/svg" onload="top.{RUN}">{script}<image href="https://outside.invalid/x.png"/></svg>'
+    text = (
+        "# Hostile\n\n![[evil.svg]] ![x](evil.svg) <img src=evil.svg onerror=window.ran=1> ![y](https://outside.invalid/y.png)\n\n"
+        f'> [!note]- {script}\n> <img src=x onerror={RUN}>\n\n!!! tip "<b onclick={RUN}>"\n    {script}\n\n'
+        f"$<img src=x onerror={RUN}>$ $\\href{{javascript:{RUN}}}{{x}}$\n\n$$\n{script}\n$$\n\n"
+        f"```mermaid\ngraph TD; A[{script}]\n```\n\n```html\n{script}\n```\n\n![[other]]\n\nEnd[^1]\n\n[^1]: {script}\n\n"
+        "::: note <img src=//outside.invalid/z.png>\nx\n:::\n\n![[other#^b]]\n\n{{< x <script> >}} {* <script> *}\n"
+    )
+    folder = write(
+        tmp_path / "docs",
+        {
+            "a.md": text,
+            "other.md": f"# {script}\n\n{script} <img src=x onerror={RUN}> ^b\n",
+            "evil.svg": svg,
+        },
+    )
+    with serving(folder) as served, visiting(browser, f"http://{served.name}") as page:
+        page.goto("/?open=a.md")
+        image = page.locator("#text img").first
+        expect(image).to_have_attribute("src", "/api/files/evil.svg")
+        for fold in page.locator("#text summary").all():
+            fold.click()
+        page.wait_for_function(
+            "[...document.querySelectorAll('#text img')].every(image => image.complete)"
+        )
+        assert (
+            page.locator("#text script, #text [onclick], #text [onerror], #text [onload]").count()
+            == 0
+        )
+        assert all(
+            (each.get_attribute("src") or "").startswith("/api/files/")
+            for each in page.locator("#text img").all()
+        )
+        # By itself, the file has a policy of its own, which blocks its script.
+        alone = browser.new_page()
+        requested: list[str] = []
+        alone.on("response", lambda response: requested.append(response.url))
+        alone.goto(f"http://{served.name}/api/files/evil.svg")
+        assert alone.evaluate("window.ran ?? null") is None
+        assert requested == [f"http://{served.name}/api/files/evil.svg"]
+        alone.close()
 
 
 @pytest.mark.parametrize(
@@ -95,14 +146,17 @@ def test_titles_headings_tags_and_names_are_text(browser: Browser, hostile: Serv
     [
         f"/?q=<script>{RUN}</script>",
         f"/?q=x&open=<img src=x onerror={RUN}>",
+        f"/?graph=<img src=x onerror={RUN}>&depth=<b>",
         f"/?open=javascript:{RUN}",
         "/?open=../../../etc/passwd",
         "/?open=//outside.invalid/x",
         f'/?open=0.md&at="><script>{RUN}</script>&lines=1-99999999999',
-        f"/?q=x&collection=<script>{RUN}</script>&tag=<b>&kind=<b>&limit=1e9&view=__proto__",
+        f"/?q=x&collection=<script>{RUN}</script>&tag=<b>&kind=<b>&limit=1e9&graph=__proto__",
     ],
 )
 def test_a_hostile_url_runs_no_script(browser: Browser, hostile: Served, address: str) -> None:
     with visiting(browser, f"http://{hostile.name}") as page:
         page.goto(address)
-        expect(page.locator("#state .state, #results > li, #view-text > *").first).to_be_attached()
+        expect(
+            page.locator("#state .state, #results li, #text > *, #home section, #graph p").first
+        ).to_be_attached()

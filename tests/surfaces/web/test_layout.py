@@ -7,24 +7,24 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, ViewportSize, expect
 
-from marklight.surfaces.http.app import WEB_FOLDER
-from tests.making import write
-from tests.surfaces.http.serving import Served, serving
+from marklight.surfaces.http.page import WEB_FOLDER
+from tests.surfaces.http.serving import Served
 from tests.surfaces.web.browsing import visiting
 
-PHONE = {"width": 360, "height": 640}
+PHONE: ViewportSize = {"width": 360, "height": 640}
 VIEWS = (
     "/",
     "/?q=token",
     "/?q=refresh_token&kind=code&tag=api",
     "/?q=xylophone+quartets",
+    "/?q=zebra&documents=1",
     "/?open=guide/tokens.md&lines=127-140",
-    "/?open=guide/auth.md&view=outline",
-    "/?open=guide/auth.md&view=links",
-    "/?open=guide/auth.md&view=graph",
+    "/?q=token&open=guide/auth.md",
+    "/?graph=guide/auth.md",
     "/?open=guide/caching.md",
+    "/?open=guide/nowhere.md",
 )
 NAMELESS = """
 () => [...document.querySelectorAll("a[href], button, input, select, textarea, summary, [tabindex='0'], [role]")]
@@ -68,12 +68,11 @@ CONTRAST = """
 def settled(page: Page, address: str) -> None:
     """With all that the address asks for."""
     page.goto(address)
-    if "q=" in address or "open=" not in address:
-        expect(page.locator("#state .state, #results > li").first).to_be_visible()
-        expect(page.locator("#results-panel")).not_to_have_attribute("aria-busy", "true")
+    shown = page.locator("#state .state, #results li, #text > *, #home section, #graph .drawing")
+    expect(shown.filter(visible=True).first).to_be_visible()
+    expect(page.locator("#results-panel")).not_to_have_attribute("aria-busy", "true")
     if "open=" in address:
-        part = page.locator("#pane [role=tabpanel]:not([hidden]) > :not([role=status])")
-        expect(part.first).to_be_visible()
+        expect(page.locator("#text > *").first).to_be_visible()
 
 
 @pytest.fixture(scope="module")
@@ -82,22 +81,89 @@ def phone(browser: Browser, served: Served) -> Iterator[Page]:
         yield page
 
 
+@pytest.mark.parametrize("width", [320, 360, 700, 1280, 1920])
 @pytest.mark.parametrize("address", VIEWS)
-def test_nothing_is_wider_than_a_small_screen(phone: Page, address: str) -> None:
+def test_nothing_is_wider_than_the_screen(phone: Page, address: str, width: int) -> None:
+    phone.set_viewport_size({"width": width, "height": 640})
     settled(phone, address)
-    for each in ("document.documentElement", "document.getElementById('pane')"):
-        assert phone.evaluate(f"{each}.scrollWidth <= {each}.clientWidth"), each
+    wider = phone.evaluate(
+        "() => ['html', '#results-panel', '#text', '#rail', '#home'].map(name => document.querySelector(name))"
+        ".filter(each => each.checkVisibility() && each.scrollWidth > each.clientWidth + 1).map(each => each.id || 'page')"
+    )
+    phone.set_viewport_size(PHONE)
+    assert wider == []
 
 
-def test_on_a_small_screen_the_pane_covers_the_list_and_can_be_closed(phone: Page) -> None:
+def test_the_columns_follow_the_width_of_the_window(page: Page) -> None:
+    def width(name: str) -> float:
+        box = page.locator(name).bounding_box()
+        return box["width"] if box else 0
+
+    page.set_viewport_size({"width": 1280, "height": 800})
+    settled(page, "/?q=token&open=guide/tokens.md")
+    expect(page.locator("#rail .outline")).to_be_visible()
+    bar = page.locator(".bar").bounding_box()
+    assert bar
+    assert bar["height"] <= 49
+    assert [width("#results-panel"), width("#rail")] == [360, 220]
+    page.set_viewport_size({"width": 1500, "height": 800})
+    line = page.locator("#text p[data-lines]").first.bounding_box()
+    assert line
+    assert 560 < line["width"] < 720  # about 68 characters
+    page.set_viewport_size({"width": 900, "height": 800})
+    expect(page.locator("#rail")).to_be_hidden()
+    expect(page.locator("#results-panel")).to_be_visible()
+    page.set_viewport_size({"width": 500, "height": 800})
+    expect(page.locator("#results-panel")).to_be_hidden()
+    expect(page.locator("#reader")).to_be_visible()
+
+
+def test_on_a_small_screen_list_and_document_are_shown_one_at_a_time(phone: Page) -> None:
     settled(phone, "/?q=token")
-    phone.locator("#results h3 a").first.click()
-    pane = phone.locator("#pane").bounding_box()
-    assert pane == {"x": 0, "y": 0, **PHONE}
-    assert phone.evaluate("document.getElementById('results-panel').inert")
-    phone.get_by_role("button", name="← Results").click()
-    expect(phone.locator("#pane")).to_be_hidden()
-    expect(phone.locator("#results h3 a").first).to_be_focused()
+    expect(phone.locator("#reader")).to_be_hidden()
+    phone.locator("#results a.row").first.click()
+    expect(phone.locator("#results-panel")).to_be_hidden()
+    box = phone.locator("#reader").bounding_box()
+    assert box == {"x": 0, "y": 0, **PHONE}
+    phone.get_by_role("button", name="← Back").click()
+    expect(phone.locator("#reader")).to_be_hidden()
+    expect(phone.locator("#results a.row").first).to_be_focused()
+
+
+def test_the_first_view_takes_at_most_12_requests_and_45_kilobytes(
+    browser: Browser, served: Served
+) -> None:
+    sizes: list[tuple[str, int]] = []
+    with visiting(browser, f"http://{served.name}") as page:
+        session = page.context.new_cdp_session(page)
+        session.send("Network.enable")
+        names: dict[str, str] = {}
+        session.on(
+            "Network.requestWillBeSent",
+            lambda each: names.update({each["requestId"]: each["request"]["url"]}),
+        )
+        session.on(
+            "Network.dataReceived",
+            lambda each: sizes.append((names[each["requestId"]], each["encodedDataLength"])),
+        )
+        page.goto("/")
+        expect(page.locator("#home section").first).to_be_visible()
+        page.wait_for_timeout(500)
+    assert len({url for url in names.values() if url.startswith("http")}) <= 12, names.values()
+    assert sum(size for _, size in sizes) <= 45_000, sizes
+    assert sum(size for _, size in sizes) > 10_000
+
+
+def test_marks_and_the_current_result_are_visible_with_forced_colours(
+    browser: Browser, served: Served
+) -> None:
+    with visiting(browser, f"http://{served.name}", forced_colors="active") as page:
+        settled(page, "/?q=token")
+        current = page.locator("#results a.row[aria-current]")
+        expect(current).to_be_visible()
+        assert current.evaluate("each => getComputedStyle(each).outlineStyle") == "solid"
+        mark = page.locator("#results mark").first
+        assert mark.evaluate("each => getComputedStyle(each).backgroundColor") != "rgba(0, 0, 0, 0)"
 
 
 @pytest.mark.parametrize("address", VIEWS)
@@ -115,20 +181,6 @@ def test_all_text_has_contrast_and_every_control_has_a_name(
         )
         == []
     )
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_dimmed_passages_have_contrast_too(browser: Browser, tmp_path: Path, scheme: str) -> None:
-    folder = write(tmp_path / "docs", {"a.md": "# Heron\n\nThe heron waits at the water.\n"})
-    with (
-        serving(folder, search={"confidence": {"threshold": 1.0}}) as each,
-        visiting(browser, f"http://{each.name}", color_scheme=scheme) as page,
-    ):
-        settled(page, "/?q=heron+nests")
-        dimmed = page.locator("#results.nearest > li").first
-        expect(dimmed.locator("mark").first).to_be_visible()
-        expect(dimmed).to_have_css("opacity", "1")
-        assert page.evaluate(CONTRAST) == []
 
 
 @pytest.fixture(scope="module")
@@ -157,17 +209,19 @@ def test_the_theme_follows_the_system_until_the_user_chooses_one(
         assert page.evaluate(ground) == dark
 
 
-def test_changes_are_announced_to_screen_readers(page: Page) -> None:
-    settled(page, "/?q=token")
-    expect(page.get_by_role("status").filter(has_text="result")).to_have_count(1)
-    expect(page.get_by_role("search")).to_have_count(1)
-    expect(page.get_by_role("main")).to_have_count(1)
-    expect(page.get_by_role("searchbox", name="Search your documents")).to_have_attribute(
-        "aria-controls", "results"
+def test_results_are_announced_once_at_rest(page: Page) -> None:
+    page.goto("/")
+    expect(page.locator("#home section").first).to_be_visible()
+    page.evaluate(
+        "window.said = []; new MutationObserver(() => said.push(document.getElementById('announce').textContent))"
+        ".observe(document.getElementById('announce'), { childList: true })"
     )
-    page.locator("body").press("Tab")
-    levels = page.evaluate("[...document.querySelectorAll('h1, h2, h3')].map(each => each.tagName)")
-    assert levels
+    page.keyboard.type("zebra token", delay=120)
+    expect(page.locator("#announce")).to_have_text(re.compile(r"\d+ results"))
+    assert len(page.evaluate("said")) == 1
+    for role in ("search", "main", "banner"):
+        expect(page.get_by_role(role)).to_have_count(1)
+    assert page.locator("h1").first.inner_text() == "Marklight"
 
 
 def test_the_tab_key_leaves_every_part_of_the_page(page: Page) -> None:
@@ -184,7 +238,7 @@ def test_the_tab_key_leaves_every_part_of_the_page(page: Page) -> None:
         if seen[-1] == "":
             break
     assert "" in seen, seen  # out of the page again
-    assert {"q", "theme", "close", "copy", "tab-text", "view-text"} <= set(seen)
+    assert {"q", "documents", "help", "theme", "copy", "text", "rail"} <= set(seen)
     page.locator(".skip").focus()
     page.keyboard.press("Enter")
     expect(page.locator("#results-panel")).to_be_focused()

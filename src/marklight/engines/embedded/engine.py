@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +16,13 @@ from marklight.engines.embedded.session import SqliteSession, WriterLock
 from marklight.engines.embedded.store import OTHER_VERSION, Store
 from marklight.engines.relational.snapshot import Caches, RelationalSnapshot, RelationalStatus
 from marklight.errors import StoreError
-from marklight.model import Batch, Document, DocumentId
+from marklight.lazy import dataclass
+from marklight.model import Batch, DocumentId, Entry
 
 if TYPE_CHECKING:
     from marklight.engines.embedded.lexical_search import EmbeddedLexical
-    from marklight.engines.embedded.vector_search import EmbeddedVectors
-    from marklight.engines.relational.filters import RowFilter
+    from marklight.engines.embedded.vector_search import EmbeddedContents, EmbeddedVectors
+    from marklight.engines.relational import Row
     from marklight.engines.relational.write import ChangedRows
 
 MAX_EXACT_VECTORS = 50_000
@@ -81,36 +82,37 @@ class EmbeddedSnapshot(RelationalSnapshot):
         return EmbeddedVectors(self)
 
     @once
+    def contents(self) -> EmbeddedContents:
+        from marklight.engines.embedded.vector_search import EmbeddedContents
+
+        return EmbeddedContents(self)
+
+    @once
     def status(self) -> EmbeddedStatus:
         return EmbeddedStatus(self)
-
-    def rows_with_terms(self, terms: Sequence[str], rows: RowFilter | None) -> Sequence[int]:
-        return self.lexical.rows_with_terms(terms, rows)
-
-    def rows_by_term(
-        self, terms: Sequence[str], field: str, rows: RowFilter | None
-    ) -> Mapping[str, Sequence[int]]:
-        return self.lexical.rows_by_term(terms, field, rows)
 
 
 class EmbeddedStatus(RelationalStatus):
     """Counts, manifest, failures and integrity of the tables."""
+
+    VERSION = f"{RelationalStatus.VERSION}, lexical_commit"
+    """Two continuations of one backup may agree in counts, but never in the random id of a commit."""
 
     def __init__(self, snapshot: EmbeddedSnapshot) -> None:
         super().__init__(snapshot)
         self._checked = snapshot.session
 
     def damaged_chunks(self, ids: Sequence[str]) -> set[DocumentId]:
-        from marklight.engines.embedded.checksums import damaged_passages
+        from marklight.engines.embedded.stored_rows import damaged_passages
 
         return damaged_passages(self._checked, ids)
 
     def damaged_documents(self, documents: Iterable[DocumentId]) -> set[DocumentId]:
-        from marklight.engines.embedded import checksums
+        from marklight.engines.embedded import stored_rows
         from marklight.engines.relational.documents import column
 
         rows: Mapping[DocumentId, int] = column(self._checked, "row", documents)
-        damaged = set(checksums.damaged_documents(self._checked, list(rows.values())))
+        damaged = set(stored_rows.damaged_documents(self._checked, list(rows.values())))
         return {id for id, row in rows.items() if row in damaged}
 
 
@@ -130,7 +132,7 @@ class EmbeddedEngine:
             writer_lock,
             store,
             LexicalIndex(folder),
-            vector_files.MappedVectors(writer_lock, store),
+            vector_files.MappedVectors(writer_lock, store, max_exact_vectors),
             max_exact_vectors,
         )
 
@@ -175,22 +177,17 @@ class EmbeddedEngine:
         return int(session.value("SELECT generation FROM state"))
 
     def _apply(self, session: SqliteSession, batch: Batch) -> None:
-        from marklight.engines.relational.write import AddedVectors, finish
+        from marklight.engines.relational.write import finish
 
         # A commit without passages loads no tantivy, one without vectors no numpy.
         change = replace_documents(session, batch)
-        added: list[AddedVectors] = []
+        added = None
         if batch.vectors is not None:
-            added = vector_files.add(
-                session,
-                self.folder,
-                _library_id(session),
-                batch.vectors,
-                self._parts.max_exact_vectors,
-            )
+            library, most = _library_id(session), self._parts.max_exact_vectors
+            added = vector_files.add(session, self.folder, library, batch.vectors, most)
         if batch.concepts is not None:
             vector_files.add_term_vectors(session, batch.concepts)
-        finish(session, batch, change, added)
+        finish(session, change, added)
         if any(item.entry.chunks for item in change.inserted):
             from marklight.engines.embedded import lexical_writer
 
@@ -219,6 +216,7 @@ class EmbeddedEngine:
                 deleted += vector_files.clean(session, self.folder, library, models)
                 if deleted:
                     session.run("UPDATE state SET generation = generation + 1")
+            self._parts.mapped_vectors.clear()
             vector_files.sweep(session, self.folder, library)
         return deleted
 
@@ -284,16 +282,32 @@ class EmbeddedEngine:
 
 def replace_documents(session: SqliteSession, batch: Batch) -> ChangedRows:
     """Delete and insert documents, with checksums; deleted passages are tombstones until the lexical index drops them."""
-    from marklight.engines.embedded import checksums
+    from marklight.engines.embedded import stored_rows
     from marklight.engines.relational import write
+    from marklight.text.lines import DocumentLines
 
-    def checksum(document: Document, columns: Sequence[Any]) -> int:
-        return checksums.passage_checksum(session.key, document.digest, document.recipe, columns)
+    def pack_passages(entry: Entry, rows: list[Row]) -> list[Row]:
+        document, lines, text = (
+            entry.document,
+            DocumentLines(entry.document.text),
+            write.TEXT_COLUMN,
+        )
+        return [
+            (
+                *row[:text],
+                stored_rows.pack_passage(chunk, lines),
+                *row[text + 1 :],
+                stored_rows.passage_checksum(
+                    session.key, document.digest, document.recipe, (chunk.id, *row[3:])
+                ),
+            )
+            for chunk, row in zip(entry.chunks, rows, strict=True)
+        ]
 
-    change = write.replace_documents(session, batch, checksum)
+    change = write.replace_documents(session, batch, write.Packing(stored_rows.pack, pack_passages))
     now = time.time()
     session.insert("tombstones", "chunk, since", ((row, now) for row in change.deleted_chunks))
-    checksums.store_checksums(session, [item.document for item in change.inserted])
+    stored_rows.store_checksums(session, [item.document for item in change.inserted])
     write.touch_documents(session, batch.touched)
     write.replace_failures(session, batch)
     return change

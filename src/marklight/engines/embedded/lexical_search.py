@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
 
@@ -28,11 +27,10 @@ from marklight.engines.embedded.lexical_index import (
     tantivy_errors,
 )
 from marklight.engines.lexical import (
-    CODE,
     PHRASE_FIELDS,
     SCORE_DIGITS,
     WHOLE,
-    LastSearch,
+    RepeatableSearch,
     coverage,
     distinct_terms,
     term_weight,
@@ -48,39 +46,32 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 
 
-class EmbeddedLexical:
+class EmbeddedLexical(RepeatableSearch):
     """Keyword search in the index of one snapshot, opened on first use by one of several threads."""
 
     def __init__(self, snapshot: EmbeddedSnapshot) -> None:
+        super().__init__()
         self._snapshot = snapshot
         self._parts = snapshot.parts
         self._index: OpenIndex | None = None
         self._state = table_state(snapshot.session)
         self._opening = Lock()
         self._deleted = count_deleted(snapshot.session)
-        self._last = LastSearch((), 0, [])
 
-    def search(
+    def find(
         self, terms: Sequence[str], boosts: Mapping[str, float], filters: Filters, limit: int
     ) -> list[ScoredChunk]:
         rows = self._snapshot.row_filter(filters)
-        if not terms or limit <= 0 or (rows and rows.matches_nothing) or self._is_empty:
+        if (rows and rows.matches_nothing) or self._is_empty:
             return []
-        key = (*terms, *boosts.items(), filters)
-        last = self._last  # another thread may replace it meanwhile
-        if last.key != key or last.limit < limit:
-            query = bm25_query(terms, boosts, rows)
-            results = self._run(lambda index: best(index.searcher, query, limit, self._living))
-            last = self._last = LastSearch(key, limit, results)
-        return last.results[:limit]
-
-    def search_code(self, terms: Sequence[str], filters: Filters, limit: int) -> list[ScoredChunk]:
-        return self.search(terms, {CODE: 1.0}, filters, limit)
+        query = bm25_query(terms, boosts, rows)
+        return self._run(lambda index: best(index.searcher, query, limit, self._snapshot.ids_of))
 
     def term_coverage(
         self, terms: Sequence[str], chunks: Sequence[str]
     ) -> Mapping[str, TermCoverage]:
-        rows = self._rows_of(chunks) if terms and chunks else {}
+        ids = self._snapshot.rows_of(chunks) if terms and chunks else {}
+        rows = {row: id for id, row in ids.items()}
         return self._run(lambda index: _coverage(index.searcher, terms, rows)) if rows else {}
 
     def existing_terms(self, terms: Sequence[str]) -> set[str]:
@@ -105,7 +96,7 @@ class EmbeddedLexical:
 
     def _contains(self, index: OpenIndex, term: str) -> bool:
         query = Query.term_query(schema(), WHOLE, term)
-        return bool(best(index.searcher, query, 1, self._living))
+        return bool(best(index.searcher, query, 1, self._snapshot.ids_of))
 
     def rows_with_terms(self, terms: Sequence[str], rows: RowFilter | None) -> list[int]:
         """Return all passages with all of these terms in one field, in no order; some may be deleted."""
@@ -141,31 +132,14 @@ class EmbeddedLexical:
             term: _restricted(Query.term_query(schema(), field, term), rows) for term in terms
         }
         return self._run(
-            lambda index: {term: _all_rows(index.searcher, each) for term, each in queries.items()}
+            lambda index: {
+                term: _all_rows(index.searcher, query) for term, query in queries.items()
+            }
         )
 
     @property
     def _is_empty(self) -> bool:
         return not self._snapshot.chunk_count
-
-    def _living(self, rows: Collection[int]) -> Mapping[int, str]:
-        """Return the ids of those rows that the snapshot has."""
-
-        def read(missing: Sequence[int]) -> Mapping[int, str]:
-            query = "SELECT c.row, c.id FROM json_each(?) r CROSS JOIN chunks c ON c.row = r.value"
-            return dict(self._snapshot.session.all(query, [list(missing)]))
-
-        return self._snapshot.cache.ids.get(rows, read)
-
-    def _rows_of(self, chunks: Sequence[str]) -> Mapping[int, str]:
-        """Return passages by their rows; missing ids are skipped."""
-        cached = self._snapshot.cache.passages.known(chunks)
-        rows = {passage.row: id for id, passage in cached.items()}
-        missing = set(chunks).difference(rows.values())
-        if missing:
-            query = "SELECT c.row, c.id FROM json_each(?) j CROSS JOIN chunks c ON c.id = j.value"
-            rows.update(self._snapshot.session.all(query, [list(missing)]))
-        return rows
 
     def _run(self, search: Callable[[OpenIndex], Value]) -> Value:
         """Search the index; if that fails, rebuild it and try once more."""
@@ -314,9 +288,8 @@ def _ranked(results: list[ScoredChunk], limit: int) -> list[ScoredChunk]:
 
 
 TERMS_PER_QUERY = 12
-"""Terms in one coverage query: each has two bits of a score, a 32-bit float, whose integers are exact up to 24 bits."""
-_ANYWHERE = (1 << TERMS_PER_QUERY) - 1
-"""The lower bits of a score; those above are of terms in the title."""
+"""Terms in one coverage query: each has two bits of a score, a 32-bit float, whose integers are exact up to 24 bits. The
+lower half of the bits is of terms anywhere in the passage, the upper half of terms in the title."""
 
 
 def _coverage(
@@ -327,18 +300,24 @@ def _coverage(
     weights = {
         term: term_weight(searcher.num_docs, searcher.doc_freq(WHOLE, term)) for term in wanted
     }
-    held: dict[int, int] = {}
-    in_title: dict[int, int] = {}
-    for at in range(0, len(wanted), TERMS_PER_QUERY):
-        for row, bits in _term_bits(searcher, wanted[at : at + TERMS_PER_QUERY], list(chunks)):
-            held[row] = held.get(row, 0) | (bits & _ANYWHERE) << at
-            in_title[row] = in_title.get(row, 0) | (bits >> TERMS_PER_QUERY) << at
-
-    @cache  # most passages have one of a few sets of terms
-    def shares(held: int, in_title: int) -> TermCoverage:
-        return coverage(weights, _selected(wanted, held), _selected(wanted, in_title))
-
-    return {chunks[row]: shares(bits, in_title[row]) for row, bits in held.items()}
+    rows, bits_of = list(chunks), dict[int, int]()
+    for begin in range(0, len(wanted), TERMS_PER_QUERY):
+        for row, bits in _term_bits(searcher, wanted[begin : begin + TERMS_PER_QUERY], rows):
+            bits_of[row] = bits_of.get(row, 0) | bits << 2 * begin
+    places = {
+        term: 2 * TERMS_PER_QUERY * (place // TERMS_PER_QUERY) + place % TERMS_PER_QUERY
+        for place, term in enumerate(wanted)
+    }
+    # Most passages have one of a few sets of terms.
+    shares = {
+        bits: coverage(
+            weights,
+            [term for term, place in places.items() if bits >> place & 1],
+            [term for term, place in places.items() if bits >> place + TERMS_PER_QUERY & 1],
+        )
+        for bits in set(bits_of.values())
+    }
+    return {chunks[row]: shares[bits] for row, bits in bits_of.items()}
 
 
 def _term_bits(
@@ -355,8 +334,8 @@ def _term_bits(
                 Occur.Should,
                 Query.const_score_query(Query.term_query(schema(), field, term), float(1 << bit)),
             )
-            for at, term in enumerate(terms)
-            for field, bit in ((WHOLE, at), ("title", at + TERMS_PER_QUERY))
+            for place, term in enumerate(terms)
+            for field, bit in ((WHOLE, place), ("title", place + TERMS_PER_QUERY))
         ]
     )
     query = Query.boolean_query(
@@ -365,7 +344,3 @@ def _term_bits(
     hits = searcher.search(query, limit=len(rows), count=False).hits
     matching = rows_at(searcher, [address for _, address in hits])
     return zip(matching, (int(score) for score, _ in hits), strict=True)
-
-
-def _selected(terms: Sequence[str], bits: int) -> list[str]:
-    return [term for at, term in enumerate(terms) if bits >> at & 1]

@@ -38,14 +38,8 @@ from marklight.engines.embedded.lexical_index import (
     tantivy_errors,
 )
 from marklight.engines.embedded.session import explain
-from marklight.engines.lexical import (
-    NO_TERMS,
-    analyzer_fingerprint,
-    document_terms,
-    passage_terms,
-    shared_terms,
-)
-from marklight.engines.relational.records import CHUNK, chunk
+from marklight.engines.lexical import analyzer_fingerprint, document_terms, passage_terms
+from marklight.engines.relational.documents import passages_to_index
 from marklight.errors import StoreError
 from marklight.private_files import (
     FILE_MODE,
@@ -241,15 +235,8 @@ def _fill(index: tantivy.Index, session: SqliteSession) -> int:
 
 def stored_passages(session: SqliteSession) -> Iterator[tantivy.Document]:
     """Yield the passages of the tables."""
-    last: int = -1
-    shared = NO_TERMS
-    for row, document, record, *columns in session.each(
-        f"SELECT c.row, c.document, t.record, {CHUNK} FROM chunks c JOIN documents d ON d.row = c.document"
-        " JOIN contents t ON t.document = c.document ORDER BY c.row"
-    ):
-        if document != last:
-            last, shared = document, shared_terms(json.loads(record))
-        yield _document(row, document, passage_terms(shared, chunk(tuple(columns))))
+    for row, document, passage, shared in passages_to_index(session):
+        yield _document(row, document, passage_terms(shared, passage))
 
 
 def _document(row: int, document: int, fields: Mapping[str, Sequence[str]]) -> tantivy.Document:

@@ -5,16 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from marklight.engines.embedded import lexical_writer, vector_files
-from marklight.engines.embedded.checksums import damaged_documents, damaged_vectors
 from marklight.engines.embedded.engine import Parts, replace_documents
 from marklight.engines.embedded.lexical_index import UnusableIndex, table_state
 from marklight.engines.embedded.session import SqliteSession, damaged
-from marklight.engines.embedded.vector_files import (
-    BinaryVectorFile,
-    FileInUse,
-    VectorFile,
-    vector_file_info,
-)
+from marklight.engines.embedded.stored_rows import damaged_documents, damaged_term_vectors
+from marklight.engines.embedded.vector_files import BinaryVectorFile, VectorFile, vector_file_info
 from marklight.engines.relational.write import finish, repair_tables
 from marklight.model import Batch, DocumentId
 
@@ -35,13 +30,21 @@ def check(parts: Parts, session: SqliteSession) -> list[str]:
         raise damaged(session.path, "; ".join(report))
     if orphans := session.all("PRAGMA foreign_key_check"):
         raise damaged(session.path, f"{len(orphans)} rows refer to missing rows")
-    findings = [*_remove_damaged_documents(session), *_remove_damaged_vectors(session)]
+    library = session.value("SELECT library FROM state")
+    findings = list(_remove_damaged_documents(session))
+    damaged_terms = damaged_term_vectors(session)
+    with session.transaction():
+        session.many("DELETE FROM term_vectors WHERE model = ? AND term = ?", damaged_terms)
+    damaged_count = len(damaged_terms)
+    for (model,) in session.all("SELECT name FROM models WHERE file_rows > 0"):
+        damaged_count += _repair_vector_files(parts, session, library, model, findings)
+    if damaged_count:
+        session.run("UPDATE state SET generation = generation + 1")
+        parts.forget()
+        findings.append(f"{damaged_count} damaged vectors were deleted and will be computed again")
     with session.transaction():
         findings += repair_tables(session)
     findings += _repair_lexical_index(parts, session)
-    library = session.value("SELECT library FROM state")
-    for (model,) in session.all("SELECT name FROM models WHERE file_rows > 0"):
-        findings += _repair_vector_files(parts, session, library, model)
     leftovers = vector_files.sweep(session, parts.folder, library)
     leftovers += lexical_writer.sweep(parts.lexical, session)
     if leftovers:
@@ -63,23 +66,10 @@ def _remove_damaged_documents(session: SqliteSession) -> Iterator[str]:
     ]
     batch = Batch(removed=tuple(ids))
     with session.transaction():
-        finish(session, batch, replace_documents(session, batch))
+        finish(session, replace_documents(session, batch))
     paths = ", ".join(sorted(id.path for id in ids)[:_LISTED])
     more = f" and {len(ids) - _LISTED} more" if len(ids) > _LISTED else ""
     yield f"Damaged in the index, so the next search reads them again from disk: {paths}{more}"
-
-
-def _remove_damaged_vectors(session: SqliteSession) -> Iterator[str]:
-    """Delete vectors that do not match their checksums: they are computed again."""
-    for table in ("vectors", "term_vectors"):
-        rows = damaged_vectors(session, table)
-        if not rows:
-            continue
-        with session.transaction():
-            session.many(f"DELETE FROM {table} WHERE row = ?", ((row,) for row in rows))
-            session.run("UPDATE models SET embedded_to = 0")
-            session.run("UPDATE state SET generation = generation + 1")
-        yield f"{len(rows)} damaged vectors were deleted and will be computed again"
 
 
 def _repair_lexical_index(parts: Parts, session: SqliteSession) -> list[str]:
@@ -100,19 +90,30 @@ def _repair_lexical_index(parts: Parts, session: SqliteSession) -> list[str]:
 
 
 def _repair_vector_files(
-    parts: Parts, session: SqliteSession, library: str, model: str
-) -> Iterator[str]:
+    parts: Parts, session: SqliteSession, library: str, model: str, findings: list[str]
+) -> int:
+    """Discard the vectors of a file that is unusable, else delete those that are damaged; return how many were."""
     info = vector_file_info(session, model)
     assert info
-    for kind in (VectorFile, BinaryVectorFile):
-        file = kind.at(parts.folder, library, info)
-        needed = kind is VectorFile or info.row_count > parts.max_exact_vectors
-        if not needed or file.matches_tables(session):
-            continue
+    file = VectorFile.at(parts.folder, library, info)
+    if not file.is_complete():
+        with session.transaction():
+            vector_files.discard(session, info)
+        findings.append(f"{vector_files.UNUSABLE}: its vectors will be computed again")
+        return 0
+    rows = file.map()
+    places = vector_files.damaged_rows(session, info, rows)
+    if places:
+        with session.transaction():
+            session.many(
+                "DELETE FROM vectors WHERE model = ? AND file_row = ?",
+                ((info.model_row, place) for place in places),
+            )
+            session.run("UPDATE models SET embedded_to = 0")
+    binary = BinaryVectorFile.at(parts.folder, library, info)
+    if info.row_count > parts.max_exact_vectors and not binary.matches(rows):
         parts.mapped_vectors.clear()  # Windows replaces no file that is mapped
-        try:
-            file.rebuild(session)
-            yield f"The {kind.label} of {model} was damaged and has been rebuilt from the database"
-        except FileInUse as error:
-            yield f"The {kind.label} of {model} is damaged and could not be rebuilt: {error}"
+        binary.write(block for _, block in vector_files.blocks(rows))
         parts.mapped_vectors.clear()  # a search that ran meanwhile has mapped the old one
+        findings.append(f"The binary vectors of {model} were damaged and have been rebuilt")
+    return len(places)

@@ -14,16 +14,16 @@ import sqlite3
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cache, lru_cache
 from pathlib import Path
 from threading import RLock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from marklight.engines.embedded.schema import TABLES, VERSION
-from marklight.errors import Busy, StoreError
-from marklight.private_files import create_private, is_plain_file, remove
+from marklight.engines.embedded import TABLES, VERSION, stored_rows
+from marklight.errors import Busy, Message, StoreError
+from marklight.private_files import is_plain_file, lock_file, remove
 
 if TYPE_CHECKING:
     from marklight.engines.relational import Row
@@ -47,8 +47,13 @@ _REPLACEMENTS = (
     ("integers(?)", "json_each(?)"),
     ("document_ids(?)", _PAIRS.format("collection", "path")),
     ("counts(?)", _PAIRS.format("value", "count")),
+    (
+        "PASSAGE_TEXT",
+        "CASE typeof(c.text) WHEN 'blob' THEN passage_text(c.text, c.document) ELSE c.text END",
+    ),
 )
 """Replacements that turn the SQL of `engines/relational/__init__.py` into that of SQLite, in order."""
+_UNPACKED = re.compile(r"\bunpacked\(([\w.]+)\)")
 
 
 @lru_cache(maxsize=1024)
@@ -56,7 +61,8 @@ def _translate(sql: str) -> str:
     """Return a statement in the SQL of SQLite; most are constants, so each is translated once."""
     for text, replacement in _REPLACEMENTS:
         sql = sql.replace(text, replacement)
-    return sql
+    # As bytes: SQLite calls no function with a damaged text that is no longer UTF-8.
+    return _UNPACKED.sub(r"unpack(CAST(\1 AS BLOB))", sql)
 
 
 class UnknownSchema(StoreError):
@@ -78,6 +84,15 @@ def _bind(values: Sequence[Any]) -> Sequence[Any]:
 def _insertion(table: str, columns: str) -> str:
     placeholders = ", ".join("?" * len(columns.split(",")))
     return f"INSERT INTO {table} ({columns}) VALUES ({placeholders})"
+
+
+_parse_globs = lru_cache(maxsize=64)(json.loads)
+
+
+def _any_glob(path: str, globs: str) -> bool:
+    from marklight.engines.metadata_filters import matches_any_glob
+
+    return matches_any_glob(path, _parse_globs(globs))
 
 
 class ConnectionLock:
@@ -120,25 +135,23 @@ class SqliteSession:
         self.key = b""
         """Key of the checksums: the random id of the index."""
         self._lock = ConnectionLock(path)
+        stored_rows.register(connection)
+        connection.create_function("any_glob", 2, _any_glob, deterministic=True)
 
     def all(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
-        """Return all rows of a query."""
         with self._lock:
             return self.connection.execute(_translate(sql), _bind(values)).fetchall()
 
     def one(self, sql: str, values: Sequence[Any] = ()) -> Row | None:
-        """Return the first row of a query; None where there is none."""
         with self._lock:
             row: Row | None = self.connection.execute(_translate(sql), _bind(values)).fetchone()
             return row
 
     def value(self, sql: str, values: Sequence[Any] = ()) -> Any:
-        """Return the first column of the first row; None where there is none."""
         row = self.one(sql, values)
         return row[0] if row else None
 
     def each(self, sql: str, values: Sequence[Any] = ()) -> Iterator[Row]:
-        """Yield the rows of a query without holding all of them in memory."""
         with self._lock:
             cursor = self.connection.execute(_translate(sql), _bind(values))
             rows = cursor.fetchmany(_FETCH_ROWS)
@@ -148,17 +161,14 @@ class SqliteSession:
                 rows = cursor.fetchmany(_FETCH_ROWS)
 
     def run(self, sql: str, values: Sequence[Any] = ()) -> int:
-        """Execute a statement; return the number of rows that it changed."""
         with self._lock:
             return self.connection.execute(_translate(sql), _bind(values)).rowcount
 
     def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
-        """Execute a statement once for each row of values."""
         with self._lock:
             self.connection.executemany(_translate(sql), rows)
 
     def insert(self, table: str, columns: str, rows: Iterable[Sequence[Any]]) -> None:
-        """Insert many rows; `columns` is a list separated by commas."""
         self.many(_insertion(table, columns), rows)
 
     def next_rows(self, table: str, count: int) -> Sequence[int]:
@@ -179,7 +189,6 @@ class SqliteSession:
             raise
 
     def close(self) -> None:
-        """Close the connection."""
         self.connection.close()
 
 
@@ -248,11 +257,7 @@ def time_limit(session: SqliteSession, seconds: float) -> Iterator[None]:
 
 
 class WriterLock:
-    """Writer lock of an index: held by one thread of one process, reentrant, released by the system when a process dies.
-
-    An empty SQLite file is locked: filelock does the same, but loading it takes 50 ms, five times
-    as long as a whole run over a library in which nothing changed.
-    """
+    """Writer lock of an index: held by one thread of one process, reentrant, released by the system when a process dies."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -288,37 +293,20 @@ class WriterLock:
             self._thread_lock.release()
 
     def _lock_file(self, deadline: float, wait_seconds: float) -> sqlite3.Connection:
-        connection: sqlite3.Connection | None = None
         try:
-            self._make_file()
-            remaining = max(0.0, deadline - time.monotonic())
-            connection = sqlite3.connect(
-                self.path, timeout=remaining, isolation_level=None, check_same_thread=False
-            )
-            connection.execute("PRAGMA journal_mode = MEMORY")  # no file beside the lock
-            connection.execute("BEGIN EXCLUSIVE")
-            return connection
-        except (OSError, sqlite3.Error) as error:
-            if connection:
-                connection.close()
-            if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
-                raise self._busy(wait_seconds) from None
+            return lock_file(self.path, deadline - time.monotonic())
+        except TimeoutError:
+            raise self._busy(wait_seconds) from None
+        except OSError as error:
             raise explain(error, self.path) from error
-
-    def _make_file(self) -> None:
-        """Create the lock file; one that is not plain and empty is replaced."""
-        with suppress(FileExistsError):
-            os.close(create_private(self.path))
-        if not is_plain_file(self.path) or os.lstat(self.path).st_size:
-            remove(self.path)
-            with suppress(FileExistsError):
-                os.close(create_private(self.path))
-        remove(self.path.with_name(f"{self.path.name}-journal"))
 
     def _busy(self, wait_seconds: float) -> Busy:
         return Busy(
             f"Another process is writing to {self.path.parent} (waited {wait_seconds:g} s)",
-            "Wait until it has finished, or search without updating the index: --no-refresh",
+            Message(
+                "Wait until it has finished, or search without updating the index: --no-refresh",
+                "Wait until it has finished",
+            ),
         )
 
 
@@ -341,7 +329,11 @@ def explain(error: Exception, path: Path) -> StoreError:
             return damaged_rows()
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
         if code in _DAMAGED_CODES:
-            return damaged(path, str(error)) if is_damaged(path) else _transient(path, error)
+            if is_damaged(path):
+                return damaged(path, str(error))
+            return StoreError(
+                f"Could not read {path} ({error}), but it is not damaged", "Try again"
+            )
         if code == sqlite3.SQLITE_INTERRUPT:
             return damaged(path, "reading it takes too long")
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
@@ -384,12 +376,6 @@ def disk_full(path: Path) -> StoreError:
     return StoreError(
         f"No space left on the disk to write {path}",
         "The index is unchanged since the last commit. Free some space and run `marklight index`",
-    )
-
-
-def _transient(path: Path, error: Exception) -> StoreError:
-    return StoreError(
-        f"Could not read {path} ({error}), although the file is not damaged", "Try again"
     )
 
 

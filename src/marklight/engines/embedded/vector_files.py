@@ -1,43 +1,53 @@
-"""Vector files: the vectors of a model as one append-only matrix on disk, memory-mapped by readers.
+"""Vector files: the vectors of a model, quantised, as one append-only matrix that readers map into memory.
 
-They are derived from the tables and are rebuilt from them where one is missing or damaged. A commit inserts vectors into the tables
-by text digest and appends them to the files. numpy is imported by the functions that need it: opening an engine must not load it.
+They are the only place of the vectors. The table `vectors` contains the row of each digest in the file, and a checksum. A commit appends
+to the file before it commits the tables, so rows beyond the count of a snapshot are no part of it. Vectors of a file that is missing,
+damaged or of another history of the index are deleted, and computed again. numpy is imported by the functions that need it: opening an
+engine must not load it.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import secrets
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from marklight.engines.embedded.checksums import vector_checksum
-from marklight.engines.embedded.session import explain
+from marklight.engines.embedded.session import check_schema, connect, explain
+from marklight.engines.embedded.stored_rows import vector_checksum
 from marklight.errors import StoreError
+from marklight.lazy import dataclass
+from marklight.model import digest
+from marklight.platforms import replace_file
 from marklight.private_files import (
     create_private,
+    is_plain_file,
     is_plain_folder,
     make_private_folder,
     open_private,
     remove,
 )
-from marklight.text import digest
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
     from marklight.engines.embedded.session import SqliteSession, WriterLock
     from marklight.engines.embedded.store import Store
     from marklight.engines.relational.write import AddedVectors
-    from marklight.model import Matrix, Vectors
+    from marklight.model import Vector, Vectors
 
-_FILE_NAME = re.compile(r"[0-9a-f]{12}-\d+-\d+\.(f32|signs|[0-9a-f]{8}\.new)")
+    Rows = NDArray[np.int8]
+
+_FILE_NAME = re.compile(r"[0-9a-f]{12}-\d+-\d+\.(int8|bits|[0-9a-f]{8}\.new)")
 """Names of vector files, complete or being written; files with other names may be the user's."""
 
 HEADER_BYTES = 4096
@@ -46,13 +56,16 @@ _HEADER_APPENDS = 64
 """Appends that the header lists: so many commits may follow while a reader holds an older snapshot."""
 _WORD_BITS = 64
 _BLOCK_ROWS = 4096
-"""Rows read from the tables at once: 6 MB with 384 numbers each."""
+"""Rows copied or checked at once: 1.5 MB with 384 numbers each."""
 _MAX_DELETED_SHARE = 0.25
 """Share of deleted rows above which a vector file is rewritten without them: every search reads them too."""
-
-
-class FileInUse(StoreError):
-    """Raised on Windows, which does not replace a file that a reader has mapped."""
+_GRACE_SECONDS = 60.0
+"""Seconds that a rewritten file is kept for snapshots that are older."""
+_NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EINVAL)
+"""Errors of a file that is missing, or of something else in its place. With any other one the file may be intact."""
+UNUSABLE = "The vector file is missing, damaged or of another index"
+_REUSE_WAIT_SECONDS = 1.0
+"""Time limit for waiting while another process locks the database of another index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +76,7 @@ class VectorFileInfo:
     model: str
     dimension: int
     epoch: int
-    """Number of the file: raised when the rows are compacted into a new one."""
+    """Number of the file: raised when its rows are compacted into a new one, or discarded."""
     row_count: int
     """Rows of the file that the snapshot contains, deleted ones included; the column `file_rows`."""
     last_append: str
@@ -81,17 +94,15 @@ def vector_file_info(session: SqliteSession, model: str) -> VectorFileInfo | Non
 
 @dataclass(frozen=True, slots=True)
 class VectorFile:
-    """A file of float32 vectors of unit length; rows beyond the count of a snapshot are no part of it."""
+    """A file of quantised vectors; rows beyond the count of a snapshot are no part of it."""
 
     path: Path
     library: str
     info: VectorFileInfo
 
-    label: ClassVar[str] = "vector file"
-    suffix: ClassVar[str] = "f32"
-    header_kind: ClassVar[str] = "vectors"
-    number: ClassVar[str] = "<f4"
-    number_bytes: ClassVar[int] = 4
+    suffix: ClassVar[str] = "int8"
+    number: ClassVar[str] = "<i1"
+    number_bytes: ClassVar[int] = 1
 
     @classmethod
     def at(cls, folder: Path, library: str, info: VectorFileInfo) -> Self:
@@ -104,28 +115,21 @@ class VectorFile:
         """Return the count of numbers in a row."""
         return self.info.dimension
 
-    def row_bytes(self, vectors: Matrix) -> bytes:
-        """Encode vectors of unit length as rows of this file."""
-        import numpy as np
-
-        return np.ascontiguousarray(vectors, dtype=self.number).tobytes()
-
-    @property
-    def stride(self) -> int:
-        """Return the bytes of a row."""
-        return self.number_bytes * self.width
+    def row_bytes(self, rows: Rows) -> bytes:
+        """Encode quantised vectors as rows of this file."""
+        return rows.tobytes()
 
     @property
     def length(self) -> int:
         """Return the bytes that the snapshot needs."""
-        return HEADER_BYTES + self.info.row_count * self.stride
+        return HEADER_BYTES + self.info.row_count * self.number_bytes * self.width
 
     @property
     def title(self) -> str:
         """Return the first lines of the header: they identify the rows, so that a foreign file is detected."""
         info = self.info
         parts = (self.library, digest(info.model), info.model_row, info.epoch, info.dimension)
-        return f"marklight {self.header_kind} 2\n" + " ".join(map(str, parts)) + "\n"
+        return f"marklight {self.suffix} 1\n" + " ".join(map(str, parts)) + "\n"
 
     @property
     def last_line(self) -> str:
@@ -144,13 +148,18 @@ class VectorFile:
         return text[len(title) :].split("\n")[:-1] if text.startswith(title) else []
 
     def is_complete(self) -> bool:
-        """Return true for a file of this library and history that is at least as long as the snapshot needs."""
+        """Return true for a file of this library and history that is at least as long as the snapshot needs.
+
+        Raises StoreError where it cannot be read for a reason that may pass.
+        """
         try:
             with open(open_private(self.path), "rb") as file:
-                known = self.last_line in self.appends(file.read(HEADER_BYTES))
-                return known and os.fstat(file.fileno()).st_size >= self.length
-        except OSError:
-            return False
+                listed = self.last_line in self.appends(file.read(HEADER_BYTES))
+                return listed and os.fstat(file.fileno()).st_size >= self.length
+        except OSError as error:
+            if error.errno in _NO_FILE:
+                return False
+            raise explain(error, self.path) from error
 
     def map(self) -> NDArray[Any]:
         """Map the rows of the snapshot into memory; the system reads them on access."""
@@ -164,28 +173,26 @@ class VectorFile:
                 np.memmap(file, dtype=self.number, mode="r", offset=HEADER_BYTES, shape=shape)
             )
 
-    def append(self, rows: Matrix, id: str) -> None:
+    def append(self, rows: Rows, id: str) -> None:
         """Write rows after the last committed one, over what an aborted commit left there.
 
         The header is written first: from then on the file belongs to no history but this one.
         """
-        from marklight.engines.vector_math import unit_rows
-
         try:
             with open(open_private(self.path, os.O_RDWR), "r+b") as file:
-                known = self.appends(file.read(HEADER_BYTES))
-                committed = known[: known.index(self.last_line) + 1]
+                listed = self.appends(file.read(HEADER_BYTES))
+                committed = listed[: listed.index(self.last_line) + 1]
                 file.seek(0)
                 file.write(self.header([*committed, f"{self.info.row_count + len(rows)} {id}"]))
                 file.seek(self.length)
-                file.write(self.row_bytes(unit_rows(rows)))
+                file.write(self.row_bytes(rows))
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
             raise explain(error, self.path) from error
 
-    def rebuild(self, session: SqliteSession) -> None:
-        """Write the file from the tables, in blocks; the old one is replaced when the new one is complete."""
+    def write(self, blocks: Iterable[Rows] = ()) -> None:
+        """Write the file with these rows, all that the snapshot needs; an old one is replaced when it is complete."""
         draft = self.path.with_suffix(f".{secrets.token_hex(4)}.new")
         try:
             if not is_plain_folder(self.path.parent):
@@ -193,72 +200,23 @@ class VectorFile:
             make_private_folder(self.path.parent)
             with open(create_private(draft), "wb") as file:
                 file.write(self.header([self.last_line]))
-                for start, block in self.blocks(session):
-                    file.seek(HEADER_BYTES + start * self.stride)
+                for block in blocks:
                     file.write(self.row_bytes(block))
-                file.truncate(self.length)
                 file.flush()
                 os.fsync(file.fileno())
-            try:
-                os.replace(draft, self.path)
-            except PermissionError as error:
-                raise FileInUse(
-                    f"{self.path} is in use by another process, so it cannot be replaced",
-                    "Try again when that process has finished",
-                ) from error
+            replace_file(draft, self.path)
         except OSError as error:
             raise explain(error, self.path) from error
         finally:
             with suppress(OSError):
                 draft.unlink(missing_ok=True)
 
-    def matches_tables(self, session: SqliteSession) -> bool:
-        """Return true for a complete file of which every row equals the vector in the tables."""
-        if not self.is_complete():
-            return False
-        rows = self.map()
-        return all(
-            rows[start : start + len(block)].tobytes() == self.row_bytes(block)
-            for start, block in self.blocks(session)
-        )
-
-    def blocks(self, session: SqliteSession) -> Iterator[tuple[int, Matrix]]:
-        """Yield the vectors of the tables in blocks, each with the row number of its first."""
-        import numpy as np
-
-        from marklight.engines.vector_math import unit_rows
-
-        for start in range(0, self.info.row_count, _BLOCK_ROWS):
-            end = min(start + _BLOCK_ROWS, self.info.row_count)
-            block = np.zeros((end - start, self.info.dimension), dtype=np.float32)
-            for place, vector in session.all(
-                "SELECT file_row, vector FROM vectors WHERE model = ? AND file_row >= ? AND file_row < ?"
-                " AND length(vector) = ?",  # a damaged one is replaced by `doctor`
-                [self.info.model_row, start, end, 4 * self.info.dimension],
-            ):
-                block[place - start] = np.frombuffer(vector, dtype="<f4")
-            yield start, unit_rows(block)
-
-    def read_tables(self, session: SqliteSession) -> Matrix:
-        """Return all rows in memory, for a snapshot whose file is gone and must not be rebuilt now."""
-        import numpy as np
-
-        return np.concatenate(
-            [
-                np.zeros((0, self.info.dimension), dtype=np.float32),
-                *(block for _, block in self.blocks(session)),
-            ]
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class BinaryVectorFile(VectorFile):
-    """A file with one sign bit for each number of each vector, a thirtieth of the size of the vector file."""
+    """A file with one sign bit for each number of each vector, an eighth of the vector file, which it is derived from."""
 
-    label: ClassVar[str] = "binary vector file"
-    # Names on disk are older than the term "binary vectors".
-    suffix: ClassVar[str] = "signs"
-    header_kind: ClassVar[str] = "signs"
+    suffix: ClassVar[str] = "bits"
     number: ClassVar[str] = "<u8"
     number_bytes: ClassVar[int] = 8
 
@@ -266,21 +224,41 @@ class BinaryVectorFile(VectorFile):
     def width(self) -> int:
         return -(-self.info.dimension // _WORD_BITS)
 
-    def row_bytes(self, vectors: Matrix) -> bytes:
-        from marklight.engines.vector_math import sign_bits
+    def row_bytes(self, rows: Rows) -> bytes:
+        from marklight.vector_math import sign_bits
 
-        return sign_bits(vectors).tobytes()
+        return sign_bits(rows).tobytes()
+
+    def matches(self, vectors: Rows) -> bool:
+        """Return true for a complete file of which every row has the signs of the vector."""
+        if not self.is_complete():
+            return False
+        rows = self.map()
+        return all(
+            rows[start : start + len(block)].tobytes() == self.row_bytes(block)
+            for start, block in blocks(vectors)
+        )
+
+
+_SUFFIXES = (VectorFile.suffix, BinaryVectorFile.suffix)
+
+
+def blocks(rows: Rows) -> Iterator[tuple[int, Rows]]:
+    """Yield parts of a matrix, each with the number of its first row."""
+    for start in range(0, len(rows), _BLOCK_ROWS):
+        yield start, rows[start : start + _BLOCK_ROWS]
 
 
 class MappedVectors:
-    """Cache of memory-mapped vector files, shared by all snapshots of an engine.
+    """Cache of memory-mapped vector files, shared by all snapshots of an engine; a small one is decoded in memory.
 
     Mapped files are read without a lock; one thread maps or rebuilds a file while others wait for it.
     """
 
-    def __init__(self, writer_lock: WriterLock, store: Store) -> None:
+    def __init__(self, writer_lock: WriterLock, store: Store, max_exact_vectors: int) -> None:
         self._writer_lock = writer_lock
         self._store = store
+        self._max_exact_vectors = max_exact_vectors
         self._guard = Lock()
         self._files: dict[Path, NDArray[Any]] = {}
 
@@ -305,38 +283,76 @@ class MappedVectors:
 
     def _map(self, file: VectorFile) -> NDArray[Any] | None:
         if not file.is_complete():
-            self._rebuild(file)
-        if not file.is_complete():
-            return None
+            self._repair(file)
+            if not file.is_complete():
+                if isinstance(file, BinaryVectorFile):
+                    return None  # without them, search is slower but correct
+                self._store.notices.append(
+                    f"{UNUSABLE}: passages are found by their words alone until they are embedded again"
+                )
+                return None
         rows = file.map()
-        # Files of other models and epochs are dropped: Windows deletes none that is mapped.
-        same = {path: other for path, other in self._files.items() if path.stem == file.path.stem}
-        self._files = {**same, file.path: rows}
+        if file.info.row_count <= self._max_exact_vectors:
+            from marklight.vector_math import decode_vectors
+
+            rows = decode_vectors(rows)  # every search reads all of them
+        # Files of other epochs are dropped: Windows deletes none that is mapped.
+        model = file.path.stem.rpartition("-")[0]
+        kept = {
+            path: other
+            for path, other in self._files.items()
+            if path.stem == file.path.stem or path.stem.rpartition("-")[0] != model
+        }
+        self._files = {**kept, file.path: rows}
         return rows
 
-    def _rebuild(self, file: VectorFile) -> None:
-        """Rebuild a file where no other process holds the writer lock."""
-        try:
-            with self._writer_lock.hold(0):
-                session = self._store.writer_session()
-                newest = vector_file_info(session, file.info.model)
-                if newest and newest.epoch == file.info.epoch:
-                    type(file)(file.path, file.library, newest).rebuild(session)
-        except StoreError:
-            return
+    def _repair(self, file: VectorFile) -> None:
+        """Rebuild binary vectors, or discard vectors, where no other process holds the writer lock."""
+        with suppress(StoreError), self._writer_lock.hold(0):
+            session = self._store.writer_session()
+            newest = vector_file_info(session, file.info.model)
+            if newest is None or newest.epoch != file.info.epoch:
+                return
+            source = VectorFile(
+                file.path.with_suffix(f".{VectorFile.suffix}"), file.library, newest
+            )
+            if not source.is_complete():
+                with session.transaction():
+                    discard(session, newest)
+            elif isinstance(file, BinaryVectorFile):
+                derived = BinaryVectorFile(file.path, file.library, newest)
+                derived.write(block for _, block in blocks(source.map()))
+
+
+def discard(session: SqliteSession, info: VectorFileInfo) -> None:
+    """Delete the vectors of a model whose file is unusable: they are computed again, into a file with another name."""
+    from marklight.engines.relational.write import UNUSED_VECTOR
+
+    session.run("DELETE FROM vectors WHERE model = ?", [info.model_row])
+    session.run(
+        "UPDATE models SET epoch = epoch + 1, file_rows = 0, last_append = '', embedded = 0, embedded_to = 0"
+        " WHERE row = ?",
+        [info.model_row],
+    )
+    session.run(
+        "UPDATE state SET generation = generation + 1,"
+        f" unused_vectors = (SELECT count(*) FROM vectors WHERE {UNUSED_VECTOR})"
+    )
 
 
 def add(
     session: SqliteSession, folder: Path, library: str, vectors: Vectors, max_exact_vectors: int
-) -> list[AddedVectors]:
-    """Insert the vectors that are new and return them; the files are written before the tables are committed."""
+) -> AddedVectors | None:
+    """Insert the vectors that are new and return them; None if all are stored. The files are written before the tables are committed."""
     if not vectors.digests:
-        return []
-    import numpy as np
-
+        return None
     from marklight.engines.relational.write import AddedVectors
+    from marklight.vector_math import encode_vectors
 
     info = _model_file_info(session, vectors)
+    if info.row_count and not VectorFile.at(folder, library, info).is_complete():
+        discard(session, info)
+        info = _model_file_info(session, vectors)
     stored = {
         digest
         for (digest,) in session.all(
@@ -352,39 +368,75 @@ def add(
     }
     fresh = sorted(position, key=position.__getitem__)
     if not fresh:
-        return []
-    rows = np.ascontiguousarray(vectors.matrix[[position[digest] for digest in fresh]], dtype="<f4")
-    file = VectorFile.at(folder, library, info)
-    if not file.is_complete():
-        try:
-            file.rebuild(session)
-        except FileInUse:
-            # Use another name; the old file is deleted when no process has it mapped.
-            session.run("UPDATE models SET epoch = epoch + 1 WHERE row = ?", [info.model_row])
-            info = _model_file_info(session, vectors)
-            file = VectorFile.at(folder, library, info)
-            file.rebuild(session)
-    append_id = secrets.token_hex(8)
+        return None
+    rows = encode_vectors(vectors.matrix[[position[digest] for digest in fresh]])
+    file, append_id = VectorFile.at(folder, library, info), secrets.token_hex(8)
+    if not info.row_count:
+        file.write()
     file.append(rows, append_id)
     if info.row_count + len(fresh) > max_exact_vectors:
         binary = BinaryVectorFile.at(folder, library, info)
-        with suppress(FileInUse):  # damaged and mapped: without it, search is slower but correct
+        with suppress(StoreError):  # damaged and mapped: without it, search is slower but correct
             if not binary.is_complete():
-                binary.rebuild(session)
+                binary.write(block for _, block in blocks(file.map()))
             binary.append(rows, append_id)
-    session.many(
-        "INSERT INTO vectors (model, digest, file_row, vector, checksum) VALUES (?, ?, ?, ?, ?)",
+    session.insert(
+        "vectors",
+        "model, file_row, digest, checksum",
         (
-            (
-                *(info.model_row, digest, info.row_count + index, vector),
-                vector_checksum(session.key, digest, vector),
-            )
-            for index, digest in enumerate(fresh)
-            for vector in (rows[index].tobytes(),)
+            (info.model_row, place, digest, vector_checksum(session.key, digest, row.tobytes()))
+            for place, (digest, row) in enumerate(zip(fresh, rows, strict=True), info.row_count)
         ),
     )
     _update_model(session, info, len(fresh), append_id)
-    return [AddedVectors(info.model_row, fresh)]
+    return AddedVectors(info.model_row, fresh)
+
+
+def damaged_rows(session: SqliteSession, info: VectorFileInfo, rows: Rows) -> list[int]:
+    """Return the rows of a file that do not match the checksums in the tables."""
+    return [
+        place
+        for place, name, stored in session.each(
+            "SELECT file_row, digest, checksum FROM vectors WHERE model = ?", [info.model_row]
+        )
+        if place >= len(rows) or vector_checksum(session.key, name, rows[place].tobytes()) != stored
+    ]
+
+
+def stored_vectors(folder: Path, model: str, digests: Sequence[str]) -> dict[str, Vector]:
+    """Return vectors of another index by text digest; those that are missing or damaged are left out."""
+    from marklight.vector_math import decode_vectors
+
+    if not is_plain_file(folder / "library.db"):
+        return {}
+    try:
+        session = connect(folder / "library.db", wait_seconds=_REUSE_WAIT_SECONDS)
+    except StoreError:
+        return {}
+    try:
+        check_schema(session)
+        library = str(session.value("SELECT library FROM state"))
+        info = vector_file_info(session, model)
+        if info is None:
+            return {}
+        file = VectorFile.at(folder, library, info)
+        if not file.is_complete():
+            return {}
+        rows, key = file.map(), library.encode()
+        places = {
+            name: place
+            for name, place, checksum in session.all(
+                "SELECT v.digest, v.file_row, v.checksum FROM json_each(?) d CROSS JOIN vectors v"
+                " ON v.digest = d.value AND v.model = ? AND v.file_row < ?",
+                [list(digests), info.model_row, info.row_count],
+            )
+            if vector_checksum(key, name, rows[place].tobytes()) == checksum
+        }
+        return dict(zip(places, decode_vectors(rows[list(places.values())]), strict=True))
+    except (StoreError, OSError):
+        return {}
+    finally:
+        session.close()
 
 
 def add_term_vectors(session: SqliteSession, vectors: Vectors) -> None:
@@ -398,7 +450,7 @@ def add_term_vectors(session: SqliteSession, vectors: Vectors) -> None:
 
 def _model_file_info(session: SqliteSession, vectors: Vectors) -> VectorFileInfo:
     """Return the state of the model's vector file; the row of a new model is inserted."""
-    from marklight.engines.vector_math import check_model_dimension
+    from marklight.vector_math import check_model_dimension
 
     dimension = vectors.matrix.shape[1]
     session.run(
@@ -444,35 +496,50 @@ def clean(session: SqliteSession, folder: Path, library: str, keep: Iterable[str
     session.run("UPDATE state SET unused_vectors = 0")
     for name, row, count in session.all("SELECT name, row, file_rows FROM models"):
         remaining = [
-            vector
-            for (vector,) in session.all(
-                "SELECT row FROM vectors WHERE model = ? ORDER BY file_row", [row]
+            place
+            for (place,) in session.all(
+                "SELECT file_row FROM vectors WHERE model = ? ORDER BY file_row", [row]
             )
         ]
         if count - len(remaining) > _MAX_DELETED_SHARE * count:
-            session.many(
-                "UPDATE vectors SET file_row = ? WHERE row = ?",
-                ((place, vector) for place, vector in enumerate(remaining)),
-            )
-            session.run(
-                "UPDATE models SET epoch = epoch + 1, file_rows = ?, last_append = ? WHERE row = ?",
-                [len(remaining), secrets.token_hex(8), row],
-            )
-            info = vector_file_info(session, name)
-            assert info
-            VectorFile.at(folder, library, info).rebuild(session)
+            _compact(session, folder, library, name, remaining)
     return deleted
+
+
+def _compact(
+    session: SqliteSession, folder: Path, library: str, model: str, remaining: Sequence[int]
+) -> None:
+    """Write the remaining rows of a vector file, in order, into one of the next epoch."""
+    info = vector_file_info(session, model)
+    assert info
+    old = VectorFile.at(folder, library, info)
+    if not old.is_complete():
+        discard(session, info)
+        return
+    session.many(
+        "UPDATE vectors SET file_row = ? WHERE model = ? AND file_row = ?",
+        ((new, info.model_row, place) for new, place in enumerate(remaining) if new != place),
+    )
+    session.run(
+        "UPDATE models SET epoch = epoch + 1, file_rows = ?, last_append = ? WHERE row = ?",
+        [len(remaining), secrets.token_hex(8), info.model_row],
+    )
+    new_info = vector_file_info(session, model)
+    assert new_info
+    rows = old.map()
+    starts = range(0, len(remaining), _BLOCK_ROWS)
+    VectorFile.at(folder, library, new_info).write(
+        rows[remaining[start : start + _BLOCK_ROWS]] for start in starts
+    )
+    os.utime(old.path)
 
 
 def sweep(session: SqliteSession, folder: Path, library: str) -> int:
     """Delete vector files that no model uses, such as those that a killed process leaves; return how many."""
     infos = [vector_file_info(session, name) for (name,) in session.all("SELECT name FROM models")]
-    used = {
-        kind.at(folder, library, info).path.name
-        for info in infos
-        if info
-        for kind in (VectorFile, BinaryVectorFile)
-    }
+    files = [VectorFile.at(folder, library, info) for info in infos if info]
+    used = {file.path.with_suffix(f".{suffix}").name for file in files for suffix in _SUFFIXES}
+    used |= {old for file in files if (old := _replaced_lately(file))}
     deleted = 0
     if not is_plain_folder(folder / "vectors"):
         return 0
@@ -485,3 +552,15 @@ def sweep(session: SqliteSession, folder: Path, library: str) -> int:
         except PermissionError:
             continue  # Windows deletes no file that is mapped: the next sweep tries again
     return deleted
+
+
+def _replaced_lately(file: VectorFile) -> str:
+    """Return the name of the file before a compaction of less than a minute ago, else an empty text."""
+    old = VectorFile.at(
+        file.path.parent.parent, file.library, replace(file.info, epoch=file.info.epoch - 1)
+    )
+    try:
+        age = time.time() - old.path.stat().st_mtime
+    except OSError:
+        return ""
+    return old.path.name if age < _GRACE_SECONDS else ""

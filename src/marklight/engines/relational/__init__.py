@@ -8,6 +8,7 @@ The package writes each statement once. A session turns it into the SQL of its d
 - `CROSS JOIN b ON …` fixes the join order in SQLite: the table on the left is the outer loop. It means `JOIN b ON …`.
 - `CROSS JOIN LATERAL [SELECT … AS value …] n ON true` joins each row with the integers of a query that refers to it, mostly with a LIMIT.
 - `any_glob(path, ?)` is true if one of a list of globs matches, as `metadata_filters.matches_any_glob` defines it.
+- `unpacked(column)` is the text of a document or its record, and `PASSAGE_TEXT` that of a passage `c`: SQLite compresses them.
 - `instr(text, part) > 0` is true if a text contains another.
 - Upserts are `ON CONFLICT (…) DO UPDATE` or `DO NOTHING`; existing columns are qualified by the table, new ones by `excluded`.
 - Texts compare by code point: `COLLATE "C"` in PostgreSQL, the default in SQLite.
@@ -57,3 +58,110 @@ class SqlSession(Protocol):
 
         They may have gaps where several transactions write at once, and are never given twice.
         """
+
+
+SHARED_TABLES = """
+CREATE TABLE manifest (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+
+-- Columns that every run reads, without the long texts.
+CREATE TABLE documents (
+    row INTEGER PRIMARY KEY AUTOINCREMENT,
+    collection TEXT NOT NULL, path TEXT NOT NULL,
+    size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL, ctime_ns INTEGER NOT NULL,
+    digest TEXT NOT NULL, recipe TEXT NOT NULL,
+    date TEXT, timestamp TEXT NOT NULL,  -- the own date as written, and that date or the file time in UTC
+    community INTEGER,
+    checksum INTEGER NOT NULL DEFAULT 0, -- of everything stored about the document but its passages, in SQLite
+    UNIQUE (path, collection)            -- in this order a path alone is found by it too
+);
+CREATE TABLE contents (
+    document INTEGER PRIMARY KEY REFERENCES documents ON DELETE CASCADE,
+    record TEXT NOT NULL, remarks TEXT NOT NULL, text TEXT NOT NULL
+);
+CREATE INDEX contents_with_remarks ON contents (document) WHERE (remarks <> '');
+-- Frontmatter, tags and other metadata, as pairs of key and value in lower case.
+CREATE TABLE metadata (
+    key TEXT NOT NULL, value TEXT NOT NULL,
+    document INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
+    PRIMARY KEY (key, value, document)
+) WITHOUT ROWID;
+CREATE INDEX metadata_of ON metadata (document);
+
+CREATE TABLE chunks (
+    row INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL UNIQUE,
+    document INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
+    ordinal INTEGER NOT NULL, digest TEXT NOT NULL,
+    kind TEXT NOT NULL, parent TEXT NOT NULL, anchor TEXT NOT NULL,
+    first_line INTEGER NOT NULL, last_line INTEGER NOT NULL,
+    title TEXT NOT NULL, headings TEXT NOT NULL, merged TEXT NOT NULL, languages TEXT NOT NULL,
+    code TEXT NOT NULL, text TEXT NOT NULL,
+    checksum INTEGER NOT NULL,           -- of this row, in SQLite
+    boilerplate TEXT NOT NULL,           -- parts of the text that many documents share
+    levels TEXT NOT NULL                 -- context levels of the passage
+);
+-- Covering indexes for vector search, filtered or not, so that it never reads the long rows.
+CREATE INDEX chunks_of ON chunks (document, ordinal, digest, id);
+CREATE INDEX chunks_by_digest ON chunks (digest, id);
+CREATE TABLE languages (
+    language TEXT NOT NULL,
+    chunk INTEGER NOT NULL REFERENCES chunks ON DELETE CASCADE,
+    PRIMARY KEY (language, chunk)
+) WITHOUT ROWID;
+CREATE INDEX languages_of ON languages (chunk);
+CREATE TABLE sections (
+    row INTEGER PRIMARY KEY,
+    id TEXT NOT NULL,
+    document INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
+    headings TEXT NOT NULL, anchor TEXT NOT NULL,
+    first_line INTEGER NOT NULL, last_line INTEGER NOT NULL,
+    span_from INTEGER NOT NULL, span_to INTEGER NOT NULL
+);
+CREATE INDEX sections_by_id ON sections (id);
+CREATE INDEX sections_of ON sections (document);
+-- Blocks of text of documents, by digest. The origin is a digest of title and file name, which copies of a document share.
+CREATE TABLE blocks (
+    digest INTEGER NOT NULL, origin INTEGER NOT NULL,
+    document INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
+    boilerplate INTEGER NOT NULL,        -- 1 if the document was chunked with the block as boilerplate
+    PRIMARY KEY (digest, origin, document)
+) WITHOUT ROWID;
+CREATE INDEX blocks_of ON blocks (document);
+CREATE INDEX shared_blocks ON blocks (digest) WHERE (boilerplate = 1);
+
+CREATE TABLE links (
+    row INTEGER PRIMARY KEY AUTOINCREMENT,
+    document INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
+    type TEXT NOT NULL, target TEXT NOT NULL, fragment TEXT NOT NULL, text TEXT NOT NULL,
+    line INTEGER NOT NULL, keys TEXT NOT NULL
+);
+CREATE INDEX links_of ON links (document);
+CREATE TABLE link_keys (
+    key TEXT NOT NULL,
+    link INTEGER NOT NULL REFERENCES links ON DELETE CASCADE,
+    PRIMARY KEY (key, link)
+) WITHOUT ROWID;
+CREATE INDEX link_keys_of ON link_keys (link);
+CREATE TABLE names (
+    row INTEGER PRIMARY KEY,
+    key TEXT NOT NULL, strength TEXT NOT NULL,
+    document INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE
+);
+CREATE INDEX names_by_key ON names (key, document, strength);
+CREATE INDEX names_of ON names (document);
+-- Rows of the source and the target document of resolved links. Without foreign keys: in PostgreSQL they would lock documents.
+CREATE TABLE edges (
+    source INTEGER NOT NULL, target INTEGER NOT NULL,
+    PRIMARY KEY (source, target)
+) WITHOUT ROWID;
+CREATE INDEX edges_to ON edges (target, source);
+-- Titles, aliases and headings, folded, with the ordinals of the passages below them.
+CREATE TABLE titles (
+    title TEXT NOT NULL,
+    document INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
+    first INTEGER NOT NULL, last INTEGER NOT NULL, score REAL NOT NULL,
+    PRIMARY KEY (title, document, first, last, score)
+) WITHOUT ROWID;
+CREATE INDEX titles_of ON titles (document);
+"""
+"""Tables of both databases, in the SQL of SQLite."""

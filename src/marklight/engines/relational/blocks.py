@@ -46,7 +46,7 @@ def insert(session: SqlSession, inserted: Iterable[InsertedEntry]) -> None:
     for item in inserted:
         if digests := item.entry.block_digests:
             origin = item.entry.document.origin
-            rows += ((key, origin, item.document, int(own)) for key, own in digests.items())
+            rows += ((key, origin, item.document, int(shared)) for key, shared in digests.items())
     session.insert("blocks", "digest, origin, document, boilerplate", sorted(rows))
 
 
@@ -59,7 +59,7 @@ class RelationalBlocks:
     def stored(self, digests: Collection[int], limit: int) -> Mapping[int, StoredBlock]:
         """Return the blocks that any document has, with the number of documents up to a limit."""
         rows = self._session.all(_STORED, [limit, list(digests)]) if digests else []
-        return {key: StoredBlock(count, bool(own)) for key, count, own in rows}
+        return {key: StoredBlock(count, bool(shared)) for key, count, shared in rows}
 
     def origins(
         self, digests: Collection[int], limit: int, without: Collection[DocumentId]

@@ -2,25 +2,44 @@
 
 from __future__ import annotations
 
+import json
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from marklight.answer import Level
-from marklight.engines.names import DOCUMENT_SCORE, LAST_CHARACTER
 from marklight.engines.relational import records
 from marklight.engines.relational.vocabulary import VOCABULARY
-from marklight.model import Chunk, Document, DocumentId, Entry, FileState, Heading, Section, Vectors
-from marklight.ports import IndexedFile, PathRange, ScoredChunk
+from marklight.model import (
+    Chunk,
+    Document,
+    DocumentId,
+    Entry,
+    FileState,
+    Heading,
+    Section,
+    UnreadChunk,
+    Vectors,
+)
+from marklight.ports import IndexedFile, ScoredChunk
 from marklight.query import Filters
-from marklight.text import normalize, title_key
+from marklight.text.analyzer import normalize, title_key
 
 if TYPE_CHECKING:
+    from marklight.engines.lexical import DocumentTerms
     from marklight.engines.relational import Row, SqlSession
     from marklight.engines.relational.snapshot import RelationalSnapshot
     from marklight.model import Matrix
+
+LAST_CHARACTER = "\U0010ffff"
+"""Sorts after every other: a prefix with it is the end of the range of texts with that prefix."""
+
+DOCUMENT_SCORE, SECTION_SCORE = 1.0, 0.5
+"""Scores of an exact match: the title of a document counts more than the heading of a section."""
 
 GIVEN_DOCUMENTS = (
     "document_ids(?) s CROSS JOIN documents x ON x.path = s.path AND x.collection = s.collection"
@@ -30,13 +49,12 @@ GIVEN_DOCUMENTS = (
 _FILE = "d.size, d.mtime_ns, d.ctime_ns, d.digest, d.recipe"
 _FILES = f"SELECT d.collection, d.path, {_FILE} FROM documents d"
 _FACTS = f"{_FILE}, d.timestamp, d.community"
-_FACT_COUNT = len(_FACTS.split(","))
 _FACTS_OF = f"SELECT s.key, {_FACTS.replace('d.', 'x.')} FROM {GIVEN_DOCUMENTS}"
 _CHUNKS = f"SELECT {records.CHUNK} FROM chunks c JOIN documents d ON d.row = c.document"
 
 
 class DocumentFacts(NamedTuple):
-    """Columns of a document that stages need for every result; read together with its passages."""
+    """Columns of a document that stages need for every candidate; read together with its passages."""
 
     file: IndexedFile
     date: float
@@ -44,12 +62,21 @@ class DocumentFacts(NamedTuple):
 
 
 class StoredPassage(NamedTuple):
-    """A passage with its row and its context levels."""
+    """A passage with its context levels."""
 
-    row: int
     levels: str
     """Context levels as stored; empty if an older format stored the passage."""
     chunk: Chunk
+
+
+class StoredCandidate(NamedTuple):
+    """Columns of a passage that ranking needs, without its text."""
+
+    id: str
+    document: DocumentId
+    title: str
+    prose_length: int
+    text_key: str
 
 
 class RelationalDocuments:
@@ -59,18 +86,19 @@ class RelationalDocuments:
         self._snapshot = snapshot
         self._session = snapshot.session
 
-    def files(self, ranges: Sequence[PathRange] | None = None) -> Mapping[DocumentId, IndexedFile]:
-        """Return all indexed documents with the state of their files, or those in some ranges."""
-        if ranges is None:
-            return _files(self._session.all(_FILES))
-        files: dict[DocumentId, IndexedFile] = {}
-        for part in ranges:
-            # By the index on paths: the number of other documents does not matter.
-            condition, values = "d.collection = ? AND d.path >= ?", [part.collection, part.first]
-            if part.end is not None:
-                condition, values = f"{condition} AND d.path < ?", [*values, part.end]
-            files.update(_files(self._session.all(f"{_FILES} WHERE {condition}", values)))
-        return files
+    def files(self) -> Mapping[DocumentId, IndexedFile]:
+        """Return all indexed documents with the state of their files."""
+        return self._read_files("true", [])
+
+    @records.raises_damaged
+    def _read_files(
+        self, condition: str, values: Sequence[Any]
+    ) -> Mapping[DocumentId, IndexedFile]:
+        rows = self._session.all(f"{_FILES} WHERE {condition}", values)
+        return {
+            DocumentId(collection, path): IndexedFile(FileState(*file), digest, recipe)
+            for collection, path, *file, digest, recipe in rows
+        }
 
     def files_of(self, documents: Iterable[DocumentId]) -> Mapping[DocumentId, IndexedFile]:
         """Return the file states of the given documents; missing ids are skipped."""
@@ -91,7 +119,8 @@ class RelationalDocuments:
         """Return a document with its text, links and metadata."""
         row = document_row(self._session, id)
         columns = self._session.one(
-            "SELECT collection, path, size, mtime_ns, ctime_ns, digest, recipe, date, record, remarks, text"
+            "SELECT collection, path, size, mtime_ns, ctime_ns, digest, recipe, date,"
+            " unpacked(record), remarks, unpacked(text)"
             " FROM documents JOIN contents ON document = row WHERE row = ?",
             [row],
         )
@@ -110,7 +139,7 @@ class RelationalDocuments:
         """Return only the text and the headings of a document: cheap enough to call for every result."""
         # Without links and names, which are as many rows again.
         row = self._session.one(
-            "SELECT text, record FROM contents WHERE document ="
+            "SELECT unpacked(text), unpacked(record) FROM contents WHERE document ="
             " (SELECT row FROM documents WHERE collection = ? AND path = ?)",
             id,
         )
@@ -160,6 +189,11 @@ class RelationalDocuments:
         known = self._passages(ids)
         return [known[id].chunk for id in ids if id in known]
 
+    def candidates(self, ids: Sequence[str]) -> Mapping[str, UnreadChunk]:
+        """Return the passages by id, without their texts, which are read on first use; missing ids are skipped."""
+        known = self._snapshot.cache.candidates.get(ids, self._read_candidates)
+        return {id: UnreadChunk(*known[id], self._chunk) for id in ids if id in known}
+
     def chunks_of(self, document: DocumentId) -> list[Chunk]:
         """Return all passages of a document in order."""
         row = document_row(self._session, document)
@@ -172,18 +206,9 @@ class RelationalDocuments:
         return self._chunks(condition, [*document, ordinal - count, ordinal + count])
 
     def owners(self, chunks: Sequence[str]) -> Mapping[str, DocumentId]:
-        """Return the documents of passages without reading their text; missing ids are skipped."""
-        cached = self._snapshot.cache.passages.known(chunks)
-        owners = {id: each.chunk.document for id, each in cached.items()}
-        missing = [id for id in chunks if id not in owners]
-        if missing:
-            for id, collection, path in self._session.all(
-                "SELECT c.id, d.collection, d.path FROM texts(?) j"
-                " CROSS JOIN chunks c ON c.id = j.value CROSS JOIN documents d ON d.row = c.document",
-                [missing],
-            ):
-                owners[id] = DocumentId(collection, path)
-        return owners
+        """Return the documents of passages; missing ids are skipped."""
+        known = self._snapshot.cache.candidates.get(chunks, self._read_candidates)
+        return {id: known[id].document for id in chunks if id in known}
 
     def context_levels(self, ids: Sequence[str]) -> Mapping[str, tuple[Level, ...]]:
         """Return the context levels of passages; those stored without any are skipped."""
@@ -204,24 +229,41 @@ class RelationalDocuments:
         rows = self._session.all(f"{_CHUNKS} WHERE {condition} ORDER BY c.ordinal", values)
         return [records.chunk(row) for row in rows]
 
+    def _chunk(self, id: str) -> Chunk:
+        return self._passages([id])[id].chunk
+
+    def _read_candidates(self, ids: Sequence[str]) -> Mapping[str, StoredCandidate]:
+        """Read candidates, and the rows of passages and facts of documents, which are needed next."""
+        candidates: dict[str, StoredCandidate] = {}
+        rows: dict[str, int] = {}
+        facts: dict[DocumentId, DocumentFacts] = {}
+        found = self._session.all(
+            f"SELECT c.row, c.id, c.title, c.levels, d.collection, d.path, {_FACTS} FROM texts(?) i"
+            " CROSS JOIN chunks c ON c.id = i.value CROSS JOIN documents d ON d.row = c.document",
+            [list(ids)],
+        )
+        whole = self._passages([id for _, id, _, levels, *_ in found if ";" not in levels])
+        for row, id, title, levels, collection, path, *columns in found:
+            document = DocumentId(collection, path)
+            ranking = records.ranking(whole[id].chunk if id in whole else levels)
+            candidates[id] = StoredCandidate(id, document, title, *ranking)
+            rows[id] = row
+            if document not in facts:
+                facts[document] = _facts(columns)
+        self._snapshot.cache.rows.add(rows)
+        self._snapshot.cache.documents.add(facts)
+        return candidates
+
     def _passages(self, ids: Sequence[str]) -> Mapping[str, StoredPassage]:
         return self._snapshot.cache.passages.get(ids, self._read_passages)
 
     def _read_passages(self, ids: Sequence[str]) -> Mapping[str, StoredPassage]:
-        """Read passages, and the facts of their documents, which are needed next."""
-        passages: dict[str, StoredPassage] = {}
-        facts: dict[DocumentId, DocumentFacts] = {}
-        for row, levels, *columns in self._session.all(
-            f"SELECT c.row, c.levels, {_FACTS}, {records.CHUNK} FROM texts(?) i"
-            " CROSS JOIN chunks c ON c.id = i.value CROSS JOIN documents d ON d.row = c.document",
+        rows = self._session.all(
+            f"SELECT c.levels, {records.CHUNK} FROM texts(?) i CROSS JOIN chunks c ON c.id = i.value"
+            " CROSS JOIN documents d ON d.row = c.document",
             [list(ids)],
-        ):
-            chunk = records.chunk(columns[_FACT_COUNT:])
-            passages[chunk.id] = StoredPassage(row, levels, chunk)
-            if chunk.document not in facts:
-                facts[chunk.document] = _facts(columns[:_FACT_COUNT])
-        self._snapshot.cache.documents.add(facts)
-        return passages
+        )
+        return {row[1]: StoredPassage(row[0], records.chunk(row[1:])) for row in rows}
 
 
 def document_facts(
@@ -241,16 +283,6 @@ def _facts(columns: Sequence[Any]) -> DocumentFacts:
     *file, digest, recipe, timestamp, community = columns
     date = datetime.fromisoformat(timestamp).timestamp()
     return DocumentFacts(IndexedFile(FileState(*file), digest, recipe), date, community)
-
-
-@records.raises_damaged
-def _files(rows: Iterable[Sequence[Any]]) -> Mapping[DocumentId, IndexedFile]:
-    return {
-        DocumentId(collection, path): IndexedFile(
-            FileState(size, mtime_ns, ctime_ns), digest, recipe
-        )
-        for collection, path, size, mtime_ns, ctime_ns, digest, recipe in rows
-    }
 
 
 def document_row(session: SqlSession, id: DocumentId) -> int | None:
@@ -293,7 +325,7 @@ _NEXT_DOCUMENTS = (
 _GIVEN = "FROM integers(?) i CROSS JOIN"
 _ALL_DOCUMENTS = (
     "SELECT d.row, d.collection, d.path, d.size, d.mtime_ns, d.ctime_ns, d.digest, d.recipe, d.date,"
-    f" c.record, c.remarks, c.text {_GIVEN} documents d ON d.row = i.value CROSS JOIN contents c ON c.document = d.row"
+    f" unpacked(c.record), c.remarks, unpacked(c.text) {_GIVEN} documents d ON d.row = i.value CROSS JOIN contents c ON c.document = d.row"
 )
 _ALL_LINKS = (
     f"SELECT l.document, {records.LINK} {_GIVEN} links l ON l.document = i.value ORDER BY l.row"
@@ -316,11 +348,11 @@ _TERM_VECTORS = (
 )
 
 
-class RelationalContents:
+class RelationalContents(ABC):
     """Documents and vectors, ordered by key."""
 
-    stored_vector: ClassVar[str] = "v.vector"
-    """Column of a vector of a passage."""
+    stored_vector: ClassVar[str]
+    """Column of a vector of a passage, or of its place."""
 
     def __init__(self, snapshot: RelationalSnapshot) -> None:
         self._session = snapshot.session
@@ -383,20 +415,20 @@ class RelationalContents:
         )
 
     def vectors(self, model: str) -> Iterator[Vectors]:
-        """Yield the vectors that passages use, with the bits that were committed, in groups ordered by digest."""
+        """Yield the vectors that passages use, as they are stored, in groups ordered by digest."""
         query = (
             f"SELECT v.digest, {self.stored_vector} FROM vectors v WHERE v.model = ? AND v.digest > ?"
             " AND EXISTS (SELECT 1 FROM chunks c WHERE c.digest = v.digest) ORDER BY v.digest LIMIT ?"
         )
         for keys, rows, dimension in self._groups(query, model):
-            yield Vectors(model, keys, self.decode_vectors(rows, dimension))
+            yield Vectors(model, keys, self.decode_vectors(model, rows, dimension))
 
     def term_vectors(self, model: str) -> Iterator[Vectors]:
-        """Yield the vectors of vocabulary terms, with the bits that were committed, in groups ordered by term."""
+        """Yield the vectors of vocabulary terms, as they are stored, in groups ordered by term."""
         for keys, rows, dimension in self._groups(_TERM_VECTORS, model):
-            yield Vectors(model, keys, _matrix(rows, dimension))
+            yield Vectors(model, keys, _term_matrix(rows, dimension))
 
-    def _groups(self, query: str, model: str) -> Iterator[tuple[tuple[str, ...], list[bytes], int]]:
+    def _groups(self, query: str, model: str) -> Iterator[tuple[tuple[str, ...], list[Any], int]]:
         info = self._session.one("SELECT row, dimension FROM models WHERE name = ?", [model])
         if info is None:
             return
@@ -407,16 +439,101 @@ class RelationalContents:
             yield keys, [stored for _, stored in page], dimension
             last = keys[-1]
 
-    def decode_vectors(self, rows: Sequence[bytes], dimension: int) -> Matrix:
+    @abstractmethod
+    def decode_vectors(self, model: str, rows: Sequence[Any], dimension: int) -> Matrix:
         """Return stored vectors of passages as rows."""
-        return _matrix(rows, dimension)
 
 
 @records.raises_damaged
-def _matrix(rows: Sequence[bytes], dimension: int) -> Matrix:
+def _term_matrix(rows: Sequence[bytes], dimension: int) -> Matrix:
     import numpy as np
 
-    if any(len(row) != 4 * dimension for row in rows):
+    from marklight.vector_math import decode_vectors
+
+    if any(len(row) != dimension for row in rows):
         raise ValueError("a vector of another length")
-    numbers = np.frombuffer(b"".join(rows), dtype="<f4").astype(np.float32, copy=False)
-    return numbers.reshape(len(rows), dimension)
+    return decode_vectors(np.frombuffer(b"".join(rows), np.int8).reshape(len(rows), dimension))
+
+
+def passages_to_index(
+    session: SqlSession, rows: Sequence[int] | None = None
+) -> Iterator[tuple[int, int, Chunk, DocumentTerms]]:
+    """Yield row, row of the document, passage and shared terms of all passages, or of those with these rows.
+
+    Ordered by row: those of a document come one after another, so that its shared fields are analyzed once.
+    """
+    from marklight.engines.lexical import NO_TERMS, shared_terms
+
+    last, shared = -1, NO_TERMS
+    given = (
+        "integers(?) r CROSS JOIN chunks c ON c.row = r.value" if rows is not None else "chunks c"
+    )
+    for row, document, record, *columns in session.each(
+        f"SELECT c.row, c.document, unpacked(t.record), {records.CHUNK} FROM {given}"
+        " JOIN documents d ON d.row = c.document JOIN contents t ON t.document = c.document"
+        " ORDER BY c.row",
+        [] if rows is None else [list(rows)],
+    ):
+        if document != last:
+            last, shared = document, shared_terms(json.loads(record))
+        yield row, document, records.chunk(columns), shared
+
+
+class TitleEntry(NamedTuple):
+    """A normalised title with the first and last ordinal of the passages below it."""
+
+    title: str
+    first: int
+    last: int
+    score: float
+
+
+class HeadedPassage(NamedTuple):
+    """Position and headings of a passage."""
+
+    ordinal: int
+    headings: tuple[str, ...]
+    merged: tuple[str, ...]
+
+
+def title_entries_of(entry: Entry) -> list[TitleEntry]:
+    """Return the titles of a parsed document."""
+    document = entry.document
+    passages = [
+        HeadedPassage(each.ordinal, each.headings, each.merged)
+        for each in entry.chunks
+        if not each.is_boilerplate
+    ]
+    return title_entries(document.id.path, document.title, document.aliases, passages)
+
+
+def title_entries(
+    path: str, title: str, aliases: Iterable[str], passages: Sequence[HeadedPassage]
+) -> list[TitleEntry]:
+    """Return the distinct titles, aliases, file names and headings of a document."""
+    if not passages:
+        return []
+    ordered = sorted(passages)
+    ends = ordered[0].ordinal, ordered[-1].ordinal
+    file = PurePosixPath(path)
+    names = {title_key(name) for name in (title, *aliases, file.name, file.stem)}
+    entries = [TitleEntry(name, *ends, DOCUMENT_SCORE) for name in sorted(names) if name]
+    for heading, first, last in _sections(ordered):
+        if name := title_key(heading):
+            entries.append(TitleEntry(name, first, last, SECTION_SCORE))
+    return list(dict.fromkeys(entries))
+
+
+def _sections(passages: Sequence[HeadedPassage]) -> Iterator[tuple[str, int, int]]:
+    """Yield each heading with the run of passages below it, including headings without text of their own."""
+    open_sections: dict[tuple[str, ...], tuple[int, int]] = {}
+    for passage in passages:
+        above = [passage.headings[:depth] for depth in range(1, len(passage.headings) + 1)]
+        above.extend((*passage.headings, name) for name in passage.merged)
+        for section in [section for section in open_sections if section not in above]:
+            yield section[-1], *open_sections.pop(section)
+        for section in above:
+            first, _ = open_sections.get(section, (passage.ordinal, 0))
+            open_sections[section] = first, passage.ordinal
+    for section, ends in open_sections.items():
+        yield section[-1], *ends

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from marklight.engines.metadata_filters import (
     AUTHOR,
@@ -12,7 +11,6 @@ from marklight.engines.metadata_filters import (
     FILES,
     TAG,
     day_range,
-    file_and_author_filters,
     globs_by_collection,
     matching_languages,
     normalize_tag,
@@ -21,17 +19,15 @@ from marklight.engines.metadata_filters import (
 )
 from marklight.engines.relational.records import decode_texts, raises_damaged
 from marklight.engines.relational.snapshot import document_languages
+from marklight.lazy import dataclass
 from marklight.model import DocumentId
-from marklight.ports import DocumentMatch
+from marklight.ports import DocumentMatch, LexicalReader
 from marklight.query import Filters, PathPattern
-from marklight.text import ENGLISH, has_words, matches_phrases, phrase_terms
+from marklight.text.analyzer import ENGLISH, fold, has_words, matches_phrases, phrase_terms
 
 if TYPE_CHECKING:
     from marklight.engines.relational import SqlSession
     from marklight.engines.relational.snapshot import RelationalSnapshot
-
-MAX_DOCUMENTS_COUNTED = 1_000
-"""Documents whose passages are counted exactly, which takes a millisecond; counting more takes longer than a search."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,45 +56,16 @@ def sql_condition(rows: RowFilter | None) -> tuple[str, list[Any]]:
     return rows.condition() if rows else ("true", [])
 
 
-RowsWithTerms = Callable[[Sequence[str], RowFilter | None], Sequence[int]]
-"""Return the rows of passages with all of some terms in one field, by the lexical index."""
+class RowReader(LexicalReader, Protocol):
+    """Keyword search that also returns rows: candidates of phrase filters, and all passages with a term."""
 
+    def rows_with_terms(self, terms: Sequence[str], rows: RowFilter | None) -> Sequence[int]:
+        """Return the rows of all passages with all of these terms in one field; some may be deleted."""
 
-def matching_rows(
-    session: SqlSession, filters: Filters, rows_with_terms: RowsWithTerms
-) -> RowFilter | None:
-    """Return the rows that match the filters; None if all do."""
-    return _with_phrases(session, filters, _by_metadata(session, filters), rows_with_terms)
-
-
-def matching_documents(session: SqlSession, rows: RowFilter | None, limit: int) -> list[DocumentId]:
-    """Return the documents with a matching passage, ordered by id."""
-    condition, values = sql_condition(rows)
-    # Few matching rows are looked up; else each document is checked for a matching passage.
-    matching = (
-        f"d.row IN (SELECT c.document FROM chunks c WHERE {condition})"
-        if rows and not rows.exclude
-        else f"EXISTS (SELECT 1 FROM chunks c WHERE c.document = d.row AND {condition})"
-    )
-    documents = session.all(
-        f"SELECT d.collection, d.path FROM documents d WHERE {matching} ORDER BY 1, 2 LIMIT ?",
-        [*values, max(0, limit)],
-    )
-    return [DocumentId(*row) for row in documents]
-
-
-def count_matching(session: SqlSession, rows: RowFilter | None) -> int:
-    """Return the number of matching passages; estimated from the share of documents where those are many."""
-    documents, chunks = map(int, session.all("SELECT documents, chunks FROM state")[0])
-    if rows is None:
-        return chunks
-    if rows.column == "row":
-        return chunks - len(rows.rows) if rows.exclude else len(rows.rows)
-    matching = documents - len(rows.rows) if rows.exclude else len(rows.rows)
-    if matching > MAX_DOCUMENTS_COUNTED:
-        return round(chunks * matching / documents)
-    condition, values = sql_condition(rows)
-    return int(session.value(f"SELECT count(*) FROM chunks c WHERE {condition}", values))
+    def rows_by_term(
+        self, terms: Sequence[str], field: str, rows: RowFilter | None
+    ) -> Mapping[str, Sequence[int]]:
+        """Return the rows of all passages with each of these terms in a field; some may be deleted."""
 
 
 @raises_damaged
@@ -152,7 +119,7 @@ def _conditions(filters: Filters) -> tuple[list[str], list[Any]]:
             (owner, f"{folder}/", f"{folder}0") if folder else (owner,)
             for owner, folder in filters.within
         ]
-        add(f"({' OR '.join(parts)})", *(value for each in given for value in each))
+        add(f"({' OR '.join(parts)})", *(value for bounds in given for value in bounds))
     if filters.paths:
         add(*_path_condition(filters.paths))
     if filters.exclude:
@@ -164,7 +131,9 @@ def _conditions(filters: Filters) -> tuple[list[str], list[Any]]:
         add(f"{has_pair} IN (SELECT value FROM texts(?) t))", TAG, tags)
     for key, value in required_pairs(filters):
         add(f"{has_pair} = ?)", key, value)
-    files, authors = file_and_author_filters(filters)
+    # In lower case and without accents, as the stored pairs are.
+    files = [glob.lower() for glob in filters.files]
+    authors = [fold(name) for name in filters.authors]
     if files:
         # Each path is compared once, however many commits changed it: without the LIMIT, SQLite would
         # compare it for each of them.
@@ -246,26 +215,25 @@ def _range(column: str, bounds: tuple[str | None, str | None]) -> tuple[str, lis
     return f"({' AND '.join(conditions)})", [value for value in bounds if value]
 
 
-def _with_phrases(
-    session: SqlSession, filters: Filters, rows: RowFilter | None, rows_with_terms: RowsWithTerms
-) -> RowFilter | None:
-    """Keep the rows that contain all required phrases and none of the excluded ones."""
-    parts = filters.parts()
+def matching_rows(snapshot: RelationalSnapshot, filters: Filters) -> RowFilter | None:
+    """Return the rows that match the filters, with all required phrases and none of the excluded ones; None if all do."""
+    session, parts = snapshot.session, filters.parts()
+    rows = _by_metadata(session, filters)
     phrases = [phrase for part in parts for phrase in part.phrases if has_words(phrase)]
     without = [phrase for part in parts for phrase in part.without if has_words(phrase)]
     if rows and rows.matches_nothing:
         return rows
     if phrases:
-        texts = _texts_with_terms(session, phrases, rows, rows_with_terms)
-        matching = [row for row, own in texts if matches_phrases(phrases, without, own)]
+        passages = _texts_with_terms(snapshot, phrases, rows)
+        matching = [row for row, texts in passages if matches_phrases(phrases, without, texts)]
         return RowFilter("row", matching)
     if not without:
         return rows
     excluded = {
         row
         for phrase in without
-        for row, own in _texts_with_terms(session, [phrase], rows, rows_with_terms)
-        if matches_phrases([phrase], [], own)
+        for row, texts in _texts_with_terms(snapshot, [phrase], rows)
+        if matches_phrases([phrase], [], texts)
     }
     if rows is None:
         return RowFilter("row", sorted(excluded), exclude=True)
@@ -275,32 +243,28 @@ def _with_phrases(
 
 
 def _texts_with_terms(
-    session: SqlSession,
-    phrases: Sequence[str],
-    rows: RowFilter | None,
-    rows_with_terms: RowsWithTerms,
+    snapshot: RelationalSnapshot, phrases: Sequence[str], rows: RowFilter | None
 ) -> Iterator[tuple[int, list[str]]]:
     """Yield the passages with all terms of the phrases, and their texts: no others are read."""
-    languages = {ENGLISH, *document_languages(session)}
+    languages = {ENGLISH, *document_languages(snapshot.session)}
     for phrase in phrases:
         # Each phrase narrows the rows in which the next is searched.
         every = {tuple(phrase_terms(phrase, language)) for language in languages}
         if not (rows and rows.matches_nothing) and all(every):
-            found = {row for terms in every for row in rows_with_terms(terms, rows)}
-            rows = RowFilter("row", sorted(found))
+            candidates = {
+                row for terms in every for row in snapshot.lexical.rows_with_terms(terms, rows)
+            }
+            rows = RowFilter("row", sorted(candidates))
     condition, values = sql_condition(rows)
-    for row, text, title, headings, merged in session.each(
-        f"SELECT c.row, c.text, c.title, c.headings, c.merged FROM chunks c WHERE {condition}",
+    for row, text, title, headings, merged in snapshot.session.each(
+        f"SELECT c.row, PASSAGE_TEXT, c.title, c.headings, c.merged FROM chunks c WHERE {condition}",
         values,
     ):
         yield row, [text, title, *decode_texts(headings), *decode_texts(merged)]
 
 
 def documents_with_terms(
-    snapshot: RelationalSnapshot,
-    groups: Sequence[Collection[str]],
-    field: str,
-    filters: Filters,
+    snapshot: RelationalSnapshot, groups: Sequence[Collection[str]], field: str, filters: Filters
 ) -> Mapping[DocumentId, DocumentMatch]:
     """Return the documents whose passages together have a term of every group; without groups, all that match the filters."""
     rows = snapshot.row_filter(filters)
@@ -317,7 +281,7 @@ def documents_with_terms(
         )
     else:
         terms = list(dict.fromkeys(term for group in groups for term in group))
-        by_term = snapshot.rows_by_term(terms, field, rows)
+        by_term = snapshot.lexical.rows_by_term(terms, field, rows)
         by_group = [set[int]().union(*(by_term[term] for term in group)) for group in groups]
         matching = _matching(snapshot, by_group) if all(by_group) else []
     return {
@@ -342,13 +306,15 @@ def _matching(
         passages.setdefault(document, []).append((ordinal, row))
     everything = (1 << len(by_group)) - 1
     best: dict[int, int] = {}
-    for document, own in passages.items():
+    for document, places in passages.items():
         union = 0
-        for _, row in own:
+        for _, row in places:
             union |= held[row]
         if union == everything:
             # The passage with the most groups; of equals the first in the document.
-            best[min(own, key=lambda each: (-held[each[1]].bit_count(), each[0]))[1]] = document
+            best[min(places, key=lambda place: (-held[place[1]].bit_count(), place[0]))[1]] = (
+                document
+            )
     return [
         (collection, path, len(passages[document]), id)
         for collection, path, document, id in snapshot.session.all(

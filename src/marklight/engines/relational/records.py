@@ -28,12 +28,14 @@ if TYPE_CHECKING:
 
 CHUNK = (
     "c.id, d.collection, d.path, c.ordinal, c.title, c.headings, c.anchor, c.first_line,"
-    " c.last_line, c.kind, c.text, c.parent, c.digest, c.merged, c.code, c.languages,"
+    " c.last_line, c.kind, PASSAGE_TEXT, c.parent, c.digest, c.merged, c.code, c.languages,"
     " c.boilerplate"
 )
 """The columns of a passage, for `chunk`."""
 
 _KINDS = {str(kind): kind for kind in Kind}
+_RECORD = "title description keywords tags aliases author category language metadata".split()
+"""Fields of a document that its record contains as they are."""
 LINK = "l.type, l.target, l.fragment, l.text, l.line, l.keys"
 """The columns of a link, for `link`."""
 
@@ -95,24 +97,11 @@ def decode_spans(stored: str) -> tuple[tuple[int, int], ...]:
 
 def encode_record(document: Document) -> str:
     """Encode the metadata of a document: all but its text, links and names."""
-    return encode_json(
-        {
-            "title": document.title,
-            "description": document.description,
-            "keywords": document.keywords,
-            "tags": document.tags,
-            "aliases": document.aliases,
-            "author": document.author,
-            "category": document.category,
-            "language": document.language,
-            "metadata": document.metadata,
-            "outline": [
-                (heading.level, heading.text, heading.anchor, heading.lines)
-                for heading in document.outline
-            ],
-            "blocks": dict(document.blocks),
-        }
-    )
+    values = {name: getattr(document, name) for name in _RECORD}
+    outline = [
+        (heading.level, heading.text, heading.anchor, heading.lines) for heading in document.outline
+    ]
+    return encode_json({**values, "outline": outline, "blocks": dict(document.blocks)})
 
 
 @raises_damaged
@@ -133,7 +122,7 @@ def document(row: Row, text: str, links: list[Row], names: list[Row]) -> Documen
         aliases=tuple(metadata["aliases"]),
         author=metadata["author"],
         category=metadata["category"],
-        language=metadata.get("language", ""),
+        language=metadata["language"],
         date=date,
         metadata=metadata["metadata"],
         outline=outline(record),
@@ -192,14 +181,37 @@ def section(row: Row) -> Section:
     return Section(id, decode_texts(headings), anchor, (first, last), (start, end))
 
 
-def encode_levels(levels: Iterable[Level]) -> str:
-    """Encode the context levels of a passage."""
-    return encode_json([(level.name, *level.lines, level.characters) for level in levels])
+def encode_levels(levels: Iterable[Level], chunk: Chunk) -> str:
+    """Encode the context levels of a passage, each as its number in `LEVELS`, first and last line, and characters.
+
+    Prose length and text key follow, so that ranking need not read the text.
+    """
+    from marklight.levels import LEVELS
+
+    parts = [
+        f"{LEVELS.index(level.name)},{level.lines[0]},{level.lines[1]},{level.characters}"
+        for level in levels
+    ]
+    return " ".join([*parts, f"{chunk.prose_length};{chunk.text_key}"])
 
 
 @raises_damaged
 def decode_levels(row: str) -> tuple[Level, ...]:
-    """Decode what `encode_levels` returned."""
+    """Decode the context levels that `encode_levels` encoded."""
+    from marklight.levels import LEVELS
+
     return tuple(
-        Level(name, (first, last), characters) for name, first, last, characters in json.loads(row)
+        Level(LEVELS[name], (first, last), characters)
+        for name, first, last, characters in (
+            map(int, part.split(",")) for part in row.split() if ";" not in part
+        )
     )
+
+
+@raises_damaged
+def ranking(stored: str | Chunk) -> tuple[int, str]:
+    """Decode prose length and text key, or compute them for a passage that an older version stored without."""
+    if isinstance(stored, Chunk):
+        return stored.prose_length, stored.text_key
+    length, key = stored.rpartition(" ")[2].split(";")
+    return int(length), key

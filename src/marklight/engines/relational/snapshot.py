@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from marklight.engines.relational.blocks import RelationalBlocks
     from marklight.engines.relational.documents import (
         DocumentFacts,
-        RelationalContents,
         RelationalDocuments,
+        StoredCandidate,
         StoredPassage,
     )
-    from marklight.engines.relational.filters import RowFilter
+    from marklight.engines.relational.filters import RowFilter, RowReader
     from marklight.engines.relational.links import RelationalLinks
     from marklight.engines.relational.vocabulary import RelationalVocabulary, TermVectors
     from marklight.ports import DocumentMatch
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 MAX_PASSAGES, MAX_DOCUMENTS, MAX_VECTORS = 4096, 8192, 16384
 """Most cached entries of each kind, some 15 MB together. Half of the passages that a search reads were read by
 one of the hundred searches before it (benchmarks/searching.py, 19,415 passages)."""
+MAX_DOCUMENTS_COUNTED = 1_000
+"""Documents whose passages are counted exactly, which takes a millisecond; counting more takes longer than a search."""
 MAX_LANGUAGES = 100
 """Distinct values of the key `language` that are read: frontmatter may use it for something else."""
 
@@ -88,21 +90,23 @@ class SnapshotCache:
     def __init__(self, generation: int) -> None:
         self.generation = generation
         self.passages: BoundedCache[str, StoredPassage] = BoundedCache(MAX_PASSAGES)
+        self.candidates: BoundedCache[str, StoredCandidate] = BoundedCache(MAX_VECTORS)
         self.documents: BoundedCache[DocumentId, DocumentFacts] = BoundedCache(MAX_DOCUMENTS)
         self.ids: BoundedCache[int, str] = BoundedCache(MAX_VECTORS)
         """Ids of passages by row."""
+        self.rows: BoundedCache[str, int] = BoundedCache(MAX_VECTORS)
+        """Rows of passages by id."""
         self.counts: dict[str, Counts] = {}
         """Counts by model."""
         self.keys: BoundedCache[str, bool] = BoundedCache(MAX_DOCUMENTS)
         """Frontmatter keys that exist or do not."""
         self.languages: Mapping[str, int] | None = None
         """Languages of documents with counts."""
+        self.documents_version: str | None = None
         self.manifest: Mapping[str, str] | None = None
         self.models: Mapping[str, int] | None = None
         self.vector_models: dict[str, Any] = {}
         """States of models in a vector index on a server, by name."""
-        self.has_edges: bool | None = None
-        """True if the edge table is up to date."""
         self._degrees: dict[int, BoundedCache[DocumentId, int]] = {}
         self._vectors: dict[tuple[int, int], VectorCache] = {}
 
@@ -174,12 +178,6 @@ class RelationalSnapshot(ABC):
         return RelationalVocabulary(self)
 
     @once
-    def contents(self) -> RelationalContents:
-        from marklight.engines.relational.documents import RelationalContents
-
-        return RelationalContents(self)
-
-    @once
     def blocks(self) -> RelationalBlocks:
         from marklight.engines.relational.blocks import RelationalBlocks
 
@@ -193,15 +191,29 @@ class RelationalSnapshot(ABC):
     def status(self) -> RelationalStatus:
         return RelationalStatus(self)
 
+    @property
     @abstractmethod
-    def rows_with_terms(self, terms: Sequence[str], rows: RowFilter | None) -> Sequence[int]:
-        """Return the rows of all passages with all of these terms in one field, by the lexical index; some may be deleted."""
+    def lexical(self) -> RowReader: ...
 
-    @abstractmethod
-    def rows_by_term(
-        self, terms: Sequence[str], field: str, rows: RowFilter | None
-    ) -> Mapping[str, Sequence[int]]:
-        """Return the rows of all passages with each of these terms in a field; some may be deleted."""
+    def ids_of(self, rows: Collection[int]) -> dict[int, str]:
+        """Return the ids of those rows that the snapshot has."""
+
+        def read(missing: list[int]) -> Mapping[int, str]:
+            query = "SELECT c.row, c.id FROM integers(?) r CROSS JOIN chunks c ON c.row = r.value"
+            ids: dict[int, str] = dict(self.session.all(query, [missing]))
+            self.cache.rows.add({id: row for row, id in ids.items()})
+            return ids
+
+        return self.cache.ids.get(rows, read)
+
+    def rows_of(self, chunks: Collection[str]) -> dict[str, int]:
+        """Return the rows of passages; missing ids are skipped."""
+
+        def read(missing: list[str]) -> Mapping[str, int]:
+            query = "SELECT c.id, c.row FROM texts(?) t CROSS JOIN chunks c ON c.id = t.value"
+            return dict(self.session.all(query, [missing]))
+
+        return self.cache.rows.get(list(dict.fromkeys(chunks)), read)
 
     def row_filter(self, filters: Filters) -> RowFilter | None:
         """Return the rows that match, found once for all retrievers of a query; None if all match."""
@@ -211,9 +223,7 @@ class RelationalSnapshot(ABC):
 
         with self._filter_lock:
             if filters not in self._row_filters:
-                self._row_filters[filters] = matching_rows(
-                    self.session, filters, self.rows_with_terms
-                )
+                self._row_filters[filters] = matching_rows(self, filters)
             return self._row_filters[filters]
 
     def sql_condition(self, filters: Filters) -> tuple[str, list[Any]]:
@@ -231,15 +241,34 @@ class RelationalMetadata:
 
     def matching_documents(self, filters: Filters, limit: int) -> list[DocumentId]:
         """Return the documents with a passage that matches the filters, ordered by id."""
-        from marklight.engines.relational.filters import matching_documents
-
-        return matching_documents(self._session, self._snapshot.row_filter(filters), limit)
+        rows = self._snapshot.row_filter(filters)
+        condition, values = self._snapshot.sql_condition(filters)
+        # Few matching rows are looked up; else each document is checked for a matching passage.
+        matching = (
+            f"d.row IN (SELECT c.document FROM chunks c WHERE {condition})"
+            if rows and not rows.exclude
+            else f"EXISTS (SELECT 1 FROM chunks c WHERE c.document = d.row AND {condition})"
+        )
+        documents = self._session.all(
+            f"SELECT d.collection, d.path FROM documents d WHERE {matching} ORDER BY 1, 2 LIMIT ?",
+            [*values, max(0, limit)],
+        )
+        return [DocumentId(*row) for row in documents]
 
     def count_matching(self, filters: Filters) -> int:
         """Return the number of passages that match; an estimate if more than a thousand documents do."""
-        from marklight.engines.relational.filters import count_matching
-
-        return count_matching(self._session, self._snapshot.row_filter(filters))
+        rows = self._snapshot.row_filter(filters)
+        documents, chunks = map(int, self._session.all("SELECT documents, chunks FROM state")[0])
+        if rows is None:
+            return chunks
+        total = chunks if rows.column == "row" else documents
+        matching = total - len(rows.rows) if rows.exclude else len(rows.rows)
+        if rows.column == "row":
+            return matching
+        if matching > MAX_DOCUMENTS_COUNTED:
+            return round(chunks * matching / documents)
+        condition, values = rows.condition()
+        return int(self._session.value(f"SELECT count(*) FROM chunks c WHERE {condition}", values))
 
     def documents_with_terms(
         self, groups: Sequence[Collection[str]], field: str, filters: Filters
@@ -319,9 +348,14 @@ class RelationalStatus:
     Damage is reported by a subclass, if the database itself does not detect it.
     """
 
+    VERSION = "documents, (SELECT max(row) FROM documents)"
+    """Columns whose values change when documents do."""
+
     def __init__(self, snapshot: RelationalSnapshot) -> None:
         self._session = snapshot.session
-        self._cache = snapshot.cache
+        self._cache, self._library = snapshot.cache, snapshot.library
+        self._own_failures: tuple[str, list[Any]] = "true", []
+        """Condition of the failures that are reported, and its values."""
 
     def counts(self, model: str) -> Counts:
         """Return the numbers of documents and passages, and of those with a vector of this model."""
@@ -332,19 +366,17 @@ class RelationalStatus:
                 "SELECT documents, chunks, boilerplate_chunks, generation FROM state"
             )[0]
             embedded = "SELECT embedded FROM models WHERE name = ?"
+            own, values = self._own_failures
             known[model] = Counts(
                 documents=documents,
                 chunks=chunks,
                 embedded=self._session.value(embedded, [model]) or 0,
-                failed=self._count_failures(),
+                failed=self._session.value(f"SELECT count(*) FROM failures WHERE {own}", values),
                 generation=generation,
                 model=model,
                 boilerplate=boilerplate,
             )
         return known[model]
-
-    def _count_failures(self) -> int:
-        return int(self._session.value("SELECT count(*) FROM failures"))
 
     def models(self) -> Mapping[str, int]:
         """Return the fingerprints of models with the number of passages that have a vector."""
@@ -352,6 +384,13 @@ class RelationalStatus:
             rows = self._session.all("SELECT name, embedded FROM models WHERE embedded > 0")
             self._cache.models = dict(rows)
         return dict(self._cache.models)
+
+    def documents_version(self) -> str:
+        """Return a text that differs once documents were added, replaced or removed: their rows are never reused."""
+        if self._cache.documents_version is None:
+            values = self._session.all(f"SELECT {self.VERSION} FROM state")[0]
+            self._cache.documents_version = " ".join(map(str, (self._library, *values)))
+        return self._cache.documents_version
 
     def manifest(self) -> Mapping[str, str]:
         """Return the key-value pairs that commits have stored."""
@@ -363,15 +402,17 @@ class RelationalStatus:
     @records.raises_damaged
     def failures(self) -> Sequence[Failure]:
         """Return the files that could not be indexed, ordered by path."""
+        own, values = self._own_failures
+        rows = self._session.all(
+            "SELECT collection, path, reason, size, mtime_ns, ctime_ns FROM failures"
+            f" WHERE {own} ORDER BY 1, 2",
+            values,
+        )
         return [
             Failure(
-                DocumentId(collection, path),
-                reason,
-                None if size is None else FileState(size, mtime_ns, ctime_ns),
+                DocumentId(collection, path), reason, None if file[0] is None else FileState(*file)
             )
-            for collection, path, reason, size, mtime_ns, ctime_ns in self._session.all(
-                "SELECT collection, path, reason, size, mtime_ns, ctime_ns FROM failures ORDER BY 1, 2"
-            )
+            for collection, path, reason, *file in rows
         ]
 
     @records.raises_damaged

@@ -9,13 +9,12 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING
 
+from marklight.lazy import dataclass
 from marklight.model import Entry
-from marklight.ports import VOCABULARY_SIZE, ScoredTerm
-from marklight.text import vocabulary_fingerprint, vocabulary_terms
+from marklight.ports import MIN_VOCABULARY, VOCABULARY_SIZE, ScoredTerm
+from marklight.text.analyzer import vocabulary_fingerprint, vocabulary_terms
 
 if TYPE_CHECKING:
     from marklight.engines.relational import SqlSession
@@ -23,10 +22,10 @@ if TYPE_CHECKING:
     from marklight.model import Matrix, Vector, Vectors
 
 VOCABULARY = (
-    f"SELECT term, documents FROM terms ORDER BY documents DESC, term LIMIT {VOCABULARY_SIZE}"
+    "SELECT term, documents FROM terms ORDER BY documents DESC, term LIMIT (SELECT CASE"
+    f" WHEN chunks < {MIN_VOCABULARY} THEN {MIN_VOCABULARY}"
+    f" WHEN chunks > {VOCABULARY_SIZE} THEN {VOCABULARY_SIZE} ELSE chunks END FROM state)"
 )
-_BLOCK_ROWS = 256
-"""Vectors decoded at once: all together would take three times their memory, and twice as long."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,8 +35,6 @@ class TermVectors:
     library: str
     generation: int
     model: str
-    rows: Sequence[int]
-    """Rows of the vectors in the table, which are never changed."""
     terms: Sequence[str]
     places: Mapping[str, int]
     """Positions of the terms in the matrix."""
@@ -74,31 +71,31 @@ class RelationalVocabulary:
 
     def nearest_terms(self, vector: Vector, model: str, limit: int) -> list[ScoredTerm]:
         """Return the nearest terms of the vocabulary by cosine, best first."""
-        known = self._vectors(model) if limit > 0 else None
-        if known is None or not known.terms:
+        vectors = self._vectors(model) if limit > 0 else None
+        if vectors is None or not vectors.terms:
             return []
         import numpy as np
 
-        from marklight.engines.vector_math import check_dimension, top, unit_rows
+        from marklight.vector_math import check_dimension, top, unit_rows
 
-        check_dimension(vector, known.matrix.shape[1], model)
+        check_dimension(vector, vectors.matrix.shape[1], model)
         # In this thread alone: on a busy machine, waiting for a second one costs more than it saves.
-        scores = np.vecdot(known.matrix, unit_rows(vector))
-        nearest = [ScoredTerm(known.terms[at], float(scores[at])) for at in top(scores, limit)]
+        scores = np.vecdot(vectors.matrix, unit_rows(vector))
+        nearest = [ScoredTerm(vectors.terms[row], float(scores[row])) for row in top(scores, limit)]
         return sorted(nearest, key=lambda term: (-term.score, term.term))[:limit]
 
     def term_vectors(self, model: str, terms: Sequence[str]) -> Mapping[str, Vector]:
         """Return the unit vectors of terms; those outside the vocabulary are skipped."""
-        known = self._vectors(model)
-        if known is None:
+        vectors = self._vectors(model)
+        if vectors is None:
             return {}
-        places = {term: known.places[term] for term in terms if term in known.places}
-        return {term: known.matrix[at].copy() for term, at in places.items()}
+        places = {term: vectors.places[term] for term in terms if term in vectors.places}
+        return {term: vectors.matrix[place].copy() for term, place in places.items()}
 
     def mean_vector(self, model: str) -> Vector | None:
         """Return the mean of all term vectors; None if there are none."""
-        known = self._vectors(model)
-        return known.mean if known and known.terms else None
+        vectors = self._vectors(model)
+        return vectors.mean if vectors and vectors.terms else None
 
     def terms_without_vector(self, model: str, limit: int) -> list[str]:
         """Return terms of the vocabulary without a vector of this model, most frequent first."""
@@ -135,49 +132,39 @@ def _read(
     version: tuple[str, int],
     before: TermVectors | None,
 ) -> TermVectors:
+    """Read the vectors of the terms that were not cached: those of a model never change."""
     import numpy as np
 
-    pairs = session.all(
-        f"SELECT v.row, w.term FROM ({VOCABULARY}) w CROSS JOIN term_vectors v"
-        " ON v.model = ? AND v.term = w.term ORDER BY v.row",
-        [model_row],
-    )
-    rows, terms = [row for row, _ in pairs], [term for _, term in pairs]
-    matrix = _matrix(session, dimension, rows, before)
-    if before and before.matrix is matrix:
-        mean = before.mean
-    else:
-        mean = matrix.mean(axis=0) if len(matrix) else np.zeros(dimension, np.float32)
-    places = {term: at for at, term in enumerate(terms)}
-    return TermVectors(*version, model, rows, terms, places, matrix, mean)
+    from marklight.vector_math import decode_vectors
 
-
-def _matrix(
-    session: SqlSession, dimension: int, rows: Sequence[int], before: TermVectors | None
-) -> Matrix:
-    """Return the vectors of these rows; those that were cached are copied, others read."""
-    import numpy as np
-
-    from marklight.engines.vector_math import unit_rows
-
-    if before and before.rows == rows:
-        return before.matrix
-    matrix = np.zeros((len(rows), dimension), dtype=np.float32)
-    known = {row: at for at, row in enumerate(before.rows)} if before else {}
-    cached = [at for at, row in enumerate(rows) if row in known]
+    terms = [
+        term
+        for (term,) in session.all(
+            f"SELECT w.term FROM ({VOCABULARY}) w CROSS JOIN term_vectors v"
+            " ON v.model = ? AND v.term = w.term ORDER BY 1",
+            [model_row],
+        )
+    ]
+    if before and before.terms == terms:
+        return TermVectors(*version, model, terms, before.places, before.matrix, before.mean)
+    places = {term: place for place, term in enumerate(terms)}
+    matrix = np.zeros((len(terms), dimension), dtype=np.float32)
+    cached = [term for term in terms if term in before.places] if before else []
     if before and cached:
-        matrix[cached] = before.matrix[[known[rows[at]] for at in cached]]
-    missing = {row: at for at, row in enumerate(rows) if row not in known}
-    stored = session.each(
-        "SELECT row, vector FROM term_vectors WHERE row IN (SELECT value FROM integers(?) i)"
-        " AND length(vector) = ?",
-        [list(missing), 4 * dimension],
+        matrix[[places[term] for term in cached]] = before.matrix[
+            [before.places[term] for term in cached]
+        ]
+    stored = session.all(
+        "SELECT term, vector FROM term_vectors WHERE model = ?"
+        " AND term IN (SELECT value FROM texts(?) t) AND length(vector) = ?",
+        [model_row, sorted(places.keys() - cached), dimension],
     )
-    while block := list(islice(stored, _BLOCK_ROWS)):
-        numbers = np.frombuffer(b"".join(vector for _, vector in block), dtype="<f4")
-        places = [missing[row] for row, _ in block]
-        matrix[places] = unit_rows(numbers.reshape(len(block), dimension))
-    return matrix
+    if stored:
+        numbers = np.frombuffer(b"".join(vector for _, vector in stored), dtype=np.int8)
+        rows = decode_vectors(numbers.reshape(len(stored), dimension))
+        matrix[[places[term] for term, _ in stored]] = rows
+    mean = matrix.mean(axis=0) if len(matrix) else np.zeros(dimension, np.float32)
+    return TermVectors(*version, model, terms, places, matrix, mean)
 
 
 def term_changes(
@@ -191,12 +178,13 @@ def term_changes(
         return None
     changes: Counter[str] = Counter()
     for (text,) in session.each(
-        "SELECT text FROM contents WHERE document IN (SELECT value FROM integers(?) i)",
+        "SELECT unpacked(text) FROM contents WHERE document IN (SELECT value FROM integers(?) i)",
         [list(deleted)],
     ):
         changes.subtract(vocabulary_terms(text))
     for entry in inserted:
-        changes.update(vocabulary_terms(entry.document.text))
+        terms = entry.vocabulary
+        changes.update(vocabulary_terms(entry.document.text) if terms is None else terms)
     return changes
 
 
@@ -227,7 +215,7 @@ def recount(session: SqlSession) -> None:
 def count_terms(session: SqlSession) -> Counter[str]:
     """Return the document frequencies of the stored texts."""
     frequencies: Counter[str] = Counter()
-    for (text,) in session.each("SELECT text FROM contents"):
+    for (text,) in session.each("SELECT unpacked(text) FROM contents"):
         frequencies.update(vocabulary_terms(text))
     return frequencies
 
@@ -249,19 +237,15 @@ def add_vectors(
     checksum: Callable[[str, bytes], int] | None = None,
 ) -> None:
     """Insert term vectors; existing ones stay as they are."""
-    import numpy as np
+    from marklight.vector_math import encode_vectors
 
-    rows = np.ascontiguousarray(vectors.matrix, dtype="<f4")
-    pairs = zip(vectors.digests, (row.tobytes() for row in rows), strict=True)
-    if checksum:
-        session.many(
-            "INSERT INTO term_vectors (model, term, vector, checksum) VALUES (?, ?, ?, ?)"
-            " ON CONFLICT (model, term) DO NOTHING",
-            ((model_row, term, vector, checksum(term, vector)) for term, vector in pairs),
-        )
-        return
+    rows = encode_vectors(vectors.matrix)
+    # In order of the terms, so that few pages are split.
+    places = sorted(range(len(rows)), key=vectors.digests.__getitem__)
+    pairs = ((vectors.digests[place], rows[place].tobytes()) for place in places)
+    columns, values = (", checksum", "?, ?, ?, ?") if checksum else ("", "?, ?, ?")
     session.many(
-        "INSERT INTO term_vectors (model, term, vector) VALUES (?, ?, ?)"
+        f"INSERT INTO term_vectors (model, term, vector{columns}) VALUES ({values})"
         " ON CONFLICT (model, term) DO NOTHING",
-        ((model_row, term, vector) for term, vector in pairs),
+        ((model_row, *pair, *([checksum(*pair)] if checksum else [])) for pair in pairs),
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import field
 from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,9 +21,13 @@ from marklight.engines.metadata_filters import (
     normalize_language,
     timestamp,
 )
-from marklight.engines.names import HeadedPassage, title_entries, title_entries_of
-from marklight.engines.relational import blocks, links, vocabulary
-from marklight.engines.relational.documents import column
+from marklight.engines.relational import Row, blocks, links, vocabulary
+from marklight.engines.relational.documents import (
+    HeadedPassage,
+    column,
+    title_entries,
+    title_entries_of,
+)
 from marklight.engines.relational.records import (
     decode_texts,
     encode_json,
@@ -32,23 +36,31 @@ from marklight.engines.relational.records import (
     encode_spans,
     encode_texts,
 )
+from marklight.lazy import dataclass
 from marklight.levels import entry_levels
-from marklight.model import Batch, Document, DocumentId, Entry, FileState
-from marklight.text import vocabulary_fingerprint
+from marklight.model import Batch, DocumentId, Entry, FileState
+from marklight.text.analyzer import vocabulary_fingerprint
 
 if TYPE_CHECKING:
-    from marklight.engines.relational import Row, SqlSession
+    from marklight.engines.relational import SqlSession
 
 TITLE_COLUMNS = "document, title, first, last, score"
-"""Columns of a title or heading, in the order of `names.TitleEntry`."""
+"""Columns of a title or heading, in the order of `documents.TitleEntry`."""
 _CHUNK_COLUMNS = (
     "row, id, document, ordinal, digest, kind, parent, anchor, first_line, last_line, title, headings,"
     " merged, languages, code, text, boilerplate, levels"
 )
+TEXT_COLUMN = _CHUNK_COLUMNS.split(", ").index("text")
 _THOSE = "IN (SELECT value FROM integers(?) i)"
 
-Checksum = Callable[[Document, Sequence[Any]], int]
-"""Returns the checksum of a passage from its document and the columns that are checked."""
+
+class Packing(NamedTuple):
+    """Functions that change what an engine stores; without them, texts are stored as they are."""
+
+    text: Callable[[str], Any]
+    """Returns the text or the record of a document as it is stored."""
+    passages: Callable[[Entry, list[Row]], list[Row]]
+    """Returns the rows of the passages of a document as they are stored, with checksums."""
 
 
 @dataclass(frozen=True)
@@ -58,15 +70,17 @@ class InsertedEntry:
     entry: Entry
     document: int
     chunk_rows: Sequence[int]
-    checksum: Checksum | None = None
-    """Computes the last column, where the table has it."""
+    packing: Packing | None = None
 
     @cached_property
-    def passages(self) -> list[tuple[Any, ...]]:
+    def passages(self) -> list[Row]:
         """Return the rows of its passages."""
-        rows: list[tuple[Any, ...]] = []
+        rows: list[Row] = []
         for row, chunk, levels in zip(
-            self.chunk_rows, self.entry.chunks, entry_levels(self.entry), strict=True
+            self.chunk_rows,
+            self.entry.chunks,
+            self.entry.levels or entry_levels(self.entry),
+            strict=True,
         ):
             columns = (
                 chunk.ordinal,
@@ -82,13 +96,10 @@ class InsertedEntry:
                 chunk.code,
                 chunk.text,
                 encode_spans(chunk.boilerplate),
-                encode_levels(levels),
+                encode_levels(levels, chunk),
             )
-            checksum = (
-                (self.checksum(self.entry.document, (chunk.id, *columns)),) if self.checksum else ()
-            )
-            rows.append((row, chunk.id, self.document, *columns, *checksum))
-        return rows
+            rows.append((row, chunk.id, self.document, *columns))
+        return self.packing.passages(self.entry, rows) if self.packing else rows
 
 
 class AddedVectors(NamedTuple):
@@ -100,18 +111,20 @@ class AddedVectors(NamedTuple):
 
 @dataclass(frozen=True)
 class ChangedRows:
-    """Rows that a commit has deleted and inserted, and what the second phase needs to know of them."""
+    """The changes of a commit: its batch, the rows that it has deleted and inserted, and what the second phase needs to know of them."""
 
-    deleted: Mapping[DocumentId, int]
+    batch: Batch
+    inserted: Sequence[InsertedEntry] = ()
+    deleted: Mapping[DocumentId, int] = field(default_factory=dict)
     """Rows of the deleted documents, which are gone or replaced."""
-    deleted_chunks: Sequence[int]
-    deleted_digests: Counter[str]
+    deleted_chunks: Sequence[int] = ()
+    """Rows of their passages, ascending. Row numbers are never used again."""
+    deleted_digests: Counter[str] = field(default_factory=Counter)
     """Digests of the deleted passages."""
-    inserted: Sequence[InsertedEntry]
-    terms: Counter[str] | None
+    terms: Counter[str] | None = None
     """Changes of document frequencies."""
-    links_before: Mapping[DocumentId, links.LinkKeys]
-    links_after: Mapping[DocumentId, links.LinkKeys]
+    links_before: Mapping[DocumentId, links.LinkKeys] = field(default_factory=dict)
+    links_after: Mapping[DocumentId, links.LinkKeys] = field(default_factory=dict)
 
     @property
     def inserted_digests(self) -> Counter[str]:
@@ -120,7 +133,7 @@ class ChangedRows:
 
 
 def replace_documents(
-    session: SqlSession, batch: Batch, checksum: Checksum | None = None
+    session: SqlSession, batch: Batch, packing: Packing | None = None
 ) -> ChangedRows:
     """Delete and insert documents with all their rows: the first phase of a commit, with the two functions below.
 
@@ -142,10 +155,11 @@ def replace_documents(
     if rows:
         session.run(f"DELETE FROM documents WHERE row {_THOSE}", [rows])
     return ChangedRows(
+        batch,
+        _insert(session, entries, communities, packing),
         deleted,
-        [row for row, _ in chunks],
+        sorted(row for row, _ in chunks),
         Counter(digest for _, digest in chunks),
-        _insert(session, entries, communities, checksum),
         terms,
         links_before,
         links.new_keys(entries),
@@ -185,13 +199,12 @@ def replace_failures(session: SqlSession, batch: Batch) -> None:
     )
 
 
-def finish(
-    session: SqlSession, batch: Batch, change: ChangedRows, added: Sequence[AddedVectors] = ()
-) -> int:
+def finish(session: SqlSession, change: ChangedRows, added: AddedVectors | None = None) -> int:
     """Update counters, vocabulary, edges and manifest, and return the new generation: the second phase.
 
     The row of `state` must be locked, where several writers work at once.
     """
+    batch = change.batch
     vocabulary.apply_changes(session, change.terms)
     _count_vectors(session, change, added)
     session.many(
@@ -205,7 +218,6 @@ def finish(
             "UPDATE documents SET community = ? WHERE collection = ? AND path = ?",
             ((community, *id) for id, community in batch.communities.items()),
         )
-    old_edges = links.take_edges(session, list(change.deleted.values()))
     inserted_chunks = sum(len(item.chunk_rows) for item in change.inserted)
     session.run(
         "UPDATE state SET generation = generation + 1, documents = documents + ?, chunks = chunks + ?,"
@@ -218,12 +230,8 @@ def finish(
     )
     if change.links_before != change.links_after:
         session.run("UPDATE state SET links_changed = generation")
-    if old_edges is not None:
-        rows = {item.entry.document.id: item.document for item in change.inserted}
-        replaced = {row: rows[id] for id, row in change.deleted.items() if id in rows}
-        links.update(session, old_edges, replaced, change.links_before, change.links_after)
-    if batch.communities is not None:
-        links.rebuild(session)
+    inserted = {item.entry.document.id: item.document for item in change.inserted}
+    links.update(session, change.deleted, inserted, change.links_before, change.links_after)
     return int(session.value("SELECT generation FROM state"))
 
 
@@ -231,7 +239,7 @@ def _insert(
     session: SqlSession,
     entries: Sequence[Entry],
     communities: Mapping[DocumentId, int],
-    checksum: Checksum | None,
+    packing: Packing | None,
 ) -> list[InsertedEntry]:
     if not entries:
         return []
@@ -240,17 +248,20 @@ def _insert(
     inserted, used = [], 0
     for document, entry in zip(documents, entries, strict=True):
         rows = chunks[used : used + len(entry.chunks)]
-        inserted.append(InsertedEntry(entry, document, rows, checksum))
+        inserted.append(InsertedEntry(entry, document, rows, packing))
         used += len(rows)
-    _insert_documents(session, inserted, communities)
-    _insert_passages(session, inserted, ", checksum" if checksum else "")
+    _insert_documents(session, inserted, communities, packing.text if packing else str)
+    _insert_passages(session, inserted, ", checksum" if packing else "")
     _insert_links(session, inserted)
     blocks.insert(session, inserted)
     return inserted
 
 
 def _insert_documents(
-    session: SqlSession, inserted: Sequence[InsertedEntry], communities: Mapping[DocumentId, int]
+    session: SqlSession,
+    inserted: Sequence[InsertedEntry],
+    communities: Mapping[DocumentId, int],
+    pack: Callable[[str], Any],
 ) -> None:
     """Insert documents with all that belongs to them but passages and links."""
     documents = [(item.document, item.entry.document) for item in inserted]
@@ -271,14 +282,11 @@ def _insert_documents(
             for row, document in documents
         ),
     )
-    session.insert(
-        "contents",
-        "document, record, remarks, text",
-        (
-            (row, encode_record(document), encode_texts(document.remarks), document.text)
-            for row, document in documents
-        ),
+    contents = (
+        (row, pack(encode_record(document)), encode_texts(document.remarks), pack(document.text))
+        for row, document in documents
     )
+    session.insert("contents", "document, record, remarks, text", contents)
     session.insert(
         "metadata",
         "key, value, document",
@@ -366,10 +374,10 @@ def _insert_links(session: SqlSession, inserted: Sequence[InsertedEntry]) -> Non
     )
 
 
-def _count_vectors(session: SqlSession, change: ChangedRows, added: Sequence[AddedVectors]) -> None:
+def _count_vectors(session: SqlSession, change: ChangedRows, added: AddedVectors | None) -> None:
     """Update the counters of embedded passages and of unused vectors, from the digests that a commit changed."""
     inserted, deleted = change.inserted_digests, change.deleted_digests
-    new = {(vectors.model_row, digest) for vectors in added for digest in vectors.digests}
+    new = {(added.model_row, digest) for digest in added.digests} if added else set()
     touched = {*inserted, *deleted, *(digest for _, digest in new)}
     embedded: Counter[int] = Counter()
     unused = 0
@@ -454,7 +462,7 @@ def _title_rows(session: SqlSession) -> Iterator[Row]:
     )
     for document, group in groupby(passages, key=lambda row: row[0]):
         path, record = session.all(
-            "SELECT path, record FROM documents JOIN contents ON document = row WHERE row = ?",
+            "SELECT path, unpacked(record) FROM documents JOIN contents ON document = row WHERE row = ?",
             [document],
         )[0]
         stored = json.loads(record)
@@ -476,8 +484,6 @@ def _repair_terms(session: SqlSession) -> str:
 
 
 def _repair_edges(session: SqlSession) -> str:
-    if not links.is_up_to_date(session):
-        return ""  # not in use before they are resolved again
     if set(session.all("SELECT source, target FROM edges")) == links.resolved_edges(session):
         return ""
     links.rebuild(session)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from functools import cached_property, lru_cache
 from importlib import import_module
@@ -10,6 +10,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from marklight.ingest.recipe import require_parser
+from marklight.lazy import dataclass
 from marklight.model import Kind
 
 if TYPE_CHECKING:
@@ -102,6 +103,12 @@ class ParsedText:
         starts = list(accumulate((len(line) + 1 for line in self.lines), initial=0))
         starts[-1] = len(self.text)
         return starts
+
+    @cached_property
+    def block_starts(self) -> list[int]:
+        """Return the offset of each block; for use once all are known."""
+        starts = self.starts
+        return [starts[block.line] for block in self.blocks]
 
     @property
     def body_start(self) -> int:

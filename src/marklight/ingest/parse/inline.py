@@ -173,13 +173,10 @@ def _wikilink(state: StateInline, silent: bool, start: int | None = None) -> boo
         return False
     if not silent:
         target, _, label = inner.partition("|")
+        target = target.rstrip("\\").strip()
         token = state.push("wikilink", "", 0)
-        token.content = label.strip() or target.rstrip("\\").strip()
-        token.meta = {
-            "pos": offset,
-            "target": target.rstrip("\\").strip(),
-            "embeds": start is not None,
-        }
+        token.content = label.strip() or target
+        token.meta = {"pos": offset, "target": target, "embeds": start is not None}
     state.pos = end + 2
     return True
 
@@ -223,9 +220,8 @@ def _shortcode(state: StateInline, silent: bool) -> bool:
     source = state.src
     if not source.startswith(("{{<", "{{%"), offset):
         return False
-    end = source.find(
-        _SHORTCODE_END[source[offset + 2]], offset + 3, min(state.posMax, offset + 2000)
-    )
+    closing = _SHORTCODE_END[source[offset + 2]]
+    end = source.find(closing, offset + 3, min(state.posMax, offset + 2000))
     if end < 0:
         return False
     if not silent:
@@ -260,7 +256,8 @@ class Text(NamedTuple):
 
 
 @cache
-def _inline(*, text: bool) -> Inline:
+def inline_parser(*, text: bool) -> Inline:
+    """Return the inline rules, made once."""
     return Inline(text=text)
 
 
@@ -334,7 +331,7 @@ class _Reader:
         parsed, parts, text_at = self.parsed, [], 0
         place = _LineCounter(text)
         open_link: tuple[str, int] | None = None
-        for token in _inline(text=text.level > 0).tokens(text.content, self.env):
+        for token in inline_parser(text=text.level > 0).tokens(text.content, self.env):
             kind = token.type
             if kind in ("text", "code_inline", "wikilink", "tag", "image"):
                 parts.append(token.content)

@@ -6,12 +6,12 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from marklight import engines
 from marklight.errors import NotFound, UsageError
+from marklight.lazy import dataclass
 from marklight.library.transfer.copying import SnapshotSource, Transfer, check_target, copy
 from marklight.place import machine_id
 from marklight.ports import Engine, Progress, no_progress
@@ -107,8 +107,8 @@ def open_end(
     try:
         yield End(engine, open_history)
     finally:
-        for each in (engine, *history):
-            each.close()
+        for opened in (engine, *history):
+            opened.close()
 
 
 def copy_index(
@@ -122,14 +122,16 @@ def copy_index(
     """Copy an index, with that of the commits if there is one, and verify the copy."""
     started = time.perf_counter()
     with (
-        open_end(source, assignments) as own,
-        open_end(target, assignments, own.library) as other,
+        open_end(source, assignments) as origin,
+        open_end(target, assignments, origin.library) as other,
     ):
-        if own.name == other.name:
-            raise UsageError(f"{own.name} is both source and target", "Give two different indexes")
-        with own.engine.snapshot() as snapshot:
+        if origin.name == other.name:
+            raise UsageError(
+                f"{origin.name} is both source and target", "Give two different indexes"
+            )
+        with origin.engine.snapshot() as snapshot:
             if snapshot.generation == 0:
-                raise _nothing_indexed(own)
+                raise _nothing_indexed(origin)
             transfer = copy(
                 SnapshotSource(snapshot),
                 other.engine,
@@ -137,14 +139,14 @@ def copy_index(
                 wait_seconds=other.wait_seconds,
                 progress=progress,
             )
-        commits = _copy_history(own, other, replace, progress)
+        commits = _copy_history(origin, other, replace, progress)
         notices = tuple(other.engine.take_notices())
-        return _report(own.name, other.name, transfer, started, commits=commits, notices=notices)
+        return _report(origin.name, other.name, transfer, started, commits=commits, notices=notices)
 
 
-def _copy_history(own: End, other: End, replace: bool, progress: Progress) -> int:
+def _copy_history(origin: End, other: End, replace: bool, progress: Progress) -> int:
     """Copy the index of commits, if there is one; return how many."""
-    with own.open_history().snapshot() as snapshot:
+    with origin.open_history().snapshot() as snapshot:
         if snapshot.generation == 0:
             return 0
         transfer = copy(
@@ -168,12 +170,12 @@ def export_index(
     from marklight.library.transfer.archive import write_archive
 
     started, path = time.perf_counter(), Path(path).expanduser()
-    with open_end(source, assignments) as own, own.engine.snapshot() as snapshot:
+    with open_end(source, assignments) as origin, origin.engine.snapshot() as snapshot:
         if snapshot.generation == 0:
-            raise _nothing_indexed(own)
+            raise _nothing_indexed(origin)
         written = write_archive(SnapshotSource(snapshot), path, progress)
         return MoveReport(
-            source=own.name,
+            source=origin.name,
             target=str(path),
             documents=written.documents,
             chunks=written.passages,
@@ -208,11 +210,7 @@ def import_index(
                 "Get the archive again, or leave out --digest",
             )
         transfer = copy(
-            archive,
-            other.engine,
-            replace_other=replace,
-            wait_seconds=other.wait_seconds,
-            progress=progress,
+            archive, other.engine, progress, replace_other=replace, wait_seconds=other.wait_seconds
         )
         notices = list(_import_notices(other.library, transfer)) if other.library else []
         notices += other.engine.take_notices()

@@ -27,7 +27,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from hashlib import blake2b, sha256
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Self
 
 import numpy as np
@@ -45,6 +44,7 @@ from marklight.library.transfer.archive_records import (
 )
 from marklight.library.transfer.copying import Source, batches, path_first, text_length
 from marklight.model import Entry, Failure, Vectors
+from marklight.platforms import replace_file
 from marklight.ports import Progress, no_progress
 from marklight.private_files import create_private
 
@@ -74,7 +74,7 @@ MAX_TERM = 1000
 MAX_RATIO, FREE_BYTES = 100, 50_000_000
 """An archive unpacks to at most this many times its size, beyond the first bytes; text is compressed 5 to 10 times."""
 
-_DIGEST = re.compile(r"[0-9a-f]{32}")
+_DIGEST = re.compile(r"[0-9a-f]{16}")
 _HEADER = struct.Struct("<4s5H3L2H")
 _STORED, _DEFLATED = 0, 8
 _MAX_MEMBER_NAME = 64
@@ -115,7 +115,7 @@ def write_archive(source: Source, path: Path, progress: Progress = no_progress) 
             written = WrittenArchive(
                 *archive.counts(), vectors, tuple(archive.models()), archive.digest
             )
-        os.replace(draft, path)
+        replace_file(draft, path)
         _sync_folder(folder)
     except OSError as error:
         raise StoreError(
@@ -276,12 +276,7 @@ class Archive:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._file.close()
 
     @property
@@ -410,11 +405,9 @@ def _next_member(file: BinaryIO, position: int) -> _Member | None:
     name = file.read(min(length, _MAX_MEMBER_NAME)).decode("ascii", "replace")
     if flags or extra or method not in (_STORED, _DEFLATED) or not _MEMBER.fullmatch(name):
         raise invalid("it is not an archive of Marklight")
+    max_size = _MAX_SIZES.get(name.rpartition(".")[2], MAX_PAGE)
     # Data that cannot be compressed grows by less than a percent.
-    if (
-        size > _MAX_SIZES.get(name.rpartition(".")[2], MAX_PAGE)
-        or compressed > size + size // 100 + 64
-    ):
+    if size > max_size or compressed > size + size // 100 + 64:
         raise invalid(f"{name} is too large")
     return _Member(name, position + _HEADER.size + length, compressed, size, method)
 

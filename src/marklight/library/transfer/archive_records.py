@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
@@ -31,7 +31,7 @@ from marklight.model import (
     Section,
     digest,
 )
-from marklight.text.markdown import chunk_embedding_text
+from marklight.text.markdown import embedding_digest
 
 if TYPE_CHECKING:
     from marklight.model import Matrix
@@ -210,11 +210,8 @@ def _problem(record: DocumentRecord) -> str:
     ids += [chunk.parent for chunk in record.passages if chunk.parent]
     if not all(map(_HEX.fullmatch, ids)):
         return "has an id that is not hexadecimal"
-    parts: Iterable[Heading | Section | PassageRecord] = (
-        *record.outline,
-        *record.sections,
-        *record.passages,
-    )
+    parts: list[Heading | Section | PassageRecord] = [*record.outline, *record.sections]
+    parts += record.passages
     line_count = record.text.count("\n") + 1
     if not all(_is_within(part.lines, 1, line_count) for part in parts):
         return "has lines outside of its text"
@@ -244,7 +241,9 @@ def _is_within(part: Range, low: int, high: int) -> bool:
 
 def _has_other_text(chunk: Chunk) -> bool:
     is_boilerplate = chunk.is_boilerplate and bool(chunk.boilerplate)
-    return not is_boilerplate and chunk.digest != digest(chunk_embedding_text(chunk))
+    return not is_boilerplate and chunk.digest != embedding_digest(
+        chunk.title, chunk.headings, chunk.own_text
+    )
 
 
 def _metadata_problem(metadata: dict[str, Any]) -> str:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from hashlib import blake2b
+from operator import itemgetter
 from typing import Any, Protocol, TypeVar
 
 from marklight.errors import StoreError, UsageError
 from marklight.ingest.communities import GROUPED, find_communities
+from marklight.lazy import dataclass
 from marklight.library.transfer.archive_records import encode_entry, encode_json
 from marklight.model import Batch, DocumentId, Entry, Failure, FileState, Vectors
 from marklight.ports import INCOMPLETE, Engine, Progress, Snapshot, no_progress
@@ -33,10 +35,10 @@ _Item = TypeVar("_Item")
 def copy(
     source: Source,
     target: Engine,
+    progress: Progress = no_progress,
     *,
     replace_other: bool = False,
     wait_seconds: float = 10.0,
-    progress: Progress = no_progress,
 ) -> Transfer:
     """Make the index of `target` equal to a source; refuse one with other content unless `replace_other` is true."""
     with target.writing(wait_seconds):
@@ -80,21 +82,14 @@ def check_target(target: Engine, *, replace_other: bool) -> bool:
 class Transfer:
     """The steps of one copy, and what they read and wrote."""
 
-    def __init__(
-        self,
-        source: Source,
-        target: Engine,
-        progress: Progress,
-        *,
-        fresh: bool,
-    ) -> None:
+    def __init__(self, source: Source, target: Engine, progress: Progress, *, fresh: bool) -> None:
         self.summary = Summary()
         """Summary of the source."""
         self.written_documents = self.removed_documents = 0
         self._source, self._target, self._progress = source, target, progress
         self._fresh = fresh
-        self._shared = bool(target.server())
         """True if the target was empty, so that there is nothing to compare."""
+        self._shared = bool(target.server())
         self.collections: set[str] = set()
         self.recipes: set[str] = set()
         self.models = tuple(sorted(source.models()))
@@ -109,18 +104,23 @@ class Transfer:
             pairs = merge(map(self._adapted, self._source.entries()), stored, path_first)
             for group in batches(pairs, lambda pair: text_length(pair[0] or pair[1])):
                 self._progress("Copying documents", self.summary.counts.get("documents", 0), total)
-                changes = _Changes()
+                entries: list[Entry] = []
+                removed: list[DocumentId] = []
+                touched: list[tuple[DocumentId, FileState]] = []
                 for entry, old in group:
                     if entry:
                         self.collections.add(entry.document.id.collection)
                         self.recipes.add(entry.document.recipe)
                         whole = self.summary.add_entry(entry, files=files)
-                        changes.add(entry, whole, old, files=files)
+                        if old is None or encode_entry(old, file=False) != whole:
+                            entries.append(entry)
+                        elif files and old.document.file != entry.document.file:
+                            touched.append((entry.document.id, entry.document.file))
                     elif old:
-                        changes.removed.append(old.document.id)
-                self.written_documents += len(changes.entries)
-                self.removed_documents += len(changes.removed)
-                if batch := changes.to_batch():
+                        removed.append(old.document.id)
+                self.written_documents += len(entries)
+                self.removed_documents += len(removed)
+                if batch := Batch(tuple(entries), tuple(removed), tuple(touched)):
                     self._target.commit(batch)
 
     def _adapted(self, entry: Entry) -> Entry:
@@ -146,16 +146,14 @@ class Transfer:
                 stored_terms: Iterable[Vectors] = ()
                 if not self._fresh:
                     contents = stack.enter_context(self._target.snapshot()).contents
-                    stored_rows, stored_terms = (
-                        contents.vectors(model),
-                        contents.term_vectors(model),
-                    )
-                own = self._source.vectors(model)
-                for missing in self._missing("vectors", model, own, stored_rows):
+                    stored_rows = contents.vectors(model)
+                    stored_terms = contents.term_vectors(model)
+                vectors = self._source.vectors(model)
+                for missing in self._missing("vectors", model, vectors, stored_rows):
                     self._progress("Copying vectors", self.summary.total("vectors"), total)
                     self._target.commit(Batch(vectors=missing))
-                own = self._source.term_vectors(model)
-                for missing in self._missing("term vectors", model, own, stored_terms):
+                vectors = self._source.term_vectors(model)
+                for missing in self._missing("term vectors", model, vectors, stored_terms):
                     self._target.commit(Batch(concepts=missing))
 
     def _agrees(self, model: str, snapshot: Snapshot) -> bool:
@@ -165,19 +163,19 @@ class Transfer:
         contents = snapshot.contents
         return all(
             theirs is None or theirs == ours
-            for own, other in (
+            for vectors, other in (
                 (self._source.vectors(model), contents.vectors(model)),
                 (self._source.term_vectors(model), contents.term_vectors(model)),
             )
-            for ours, theirs in merge(vector_rows(own), vector_rows(other), row_key)
+            for ours, theirs in merge(vector_rows(vectors), vector_rows(other), itemgetter(0))
         )
 
     def _missing(
-        self, part: str, model: str, own: Iterable[Vectors], stored: Iterable[Vectors]
+        self, part: str, model: str, vectors: Iterable[Vectors], stored: Iterable[Vectors]
     ) -> Iterator[Vectors]:
         """Yield the vectors that the target does not have, in groups, and add all of the source to the summary."""
         missing: dict[str, bytes] = {}
-        for ours, theirs in merge(vector_rows(own), vector_rows(stored), row_key):
+        for ours, theirs in merge(vector_rows(vectors), vector_rows(stored), itemgetter(0)):
             if ours:
                 key, row = ours
                 self.summary.add(f"{part} of {model}", vector_record(key, row))
@@ -202,26 +200,6 @@ class Transfer:
         for start in range(0, len(failures), BATCH_FAILURES):
             self._target.commit(Batch(failures=tuple(failures[start : start + BATCH_FAILURES])))
         self._target.commit(Batch(removed=gone, communities=communities, manifest=manifest))
-
-
-@dataclass(slots=True)
-class _Changes:
-    """Changes that are collected for one commit."""
-
-    entries: list[Entry] = field(default_factory=list)
-    removed: list[DocumentId] = field(default_factory=list)
-    touched: list[tuple[DocumentId, FileState]] = field(default_factory=list)
-
-    def add(self, entry: Entry, whole: bytes, stored: Entry | None, *, files: bool) -> None:
-        """Add what makes a stored document equal to one of the source."""
-        file = entry.document.file
-        if stored is None or encode_entry(stored, file=False) != whole:
-            self.entries.append(entry)
-        elif files and stored.document.file != file:
-            self.touched.append((entry.document.id, file))
-
-    def to_batch(self) -> Batch:
-        return Batch(tuple(self.entries), tuple(self.removed), tuple(self.touched))
 
 
 class Source(Protocol):
@@ -303,13 +281,8 @@ class Summary:
 
     def add_failures(self, failures: Iterable[Failure]) -> None:
         """Add files that could not be indexed."""
-        for each in failures:
-            self.add("failures", encode_json((*each.document, each.reason, each.file)))
-
-    def add_vectors(self, part: str, vectors: Vectors) -> None:
-        """Add vectors of passages or of terms."""
-        for key, row in vector_rows([vectors]):
-            self.add(f"{part} of {vectors.model}", vector_record(key, row))
+        for failure in failures:
+            self.add("failures", encode_json((*failure.document, failure.reason, failure.file)))
 
     def differences(self, other: Summary) -> list[str]:
         """Return the parts that differ, with both counts if these do."""
@@ -346,7 +319,8 @@ def summarize(source: Source, *, files: bool = True, progress: Progress = no_pro
         ):
             for group in groups:
                 progress("Verifying vectors", summary.total("vectors"), source.counts()[1])
-                summary.add_vectors(part, group)
+                for key, row in vector_rows([group]):
+                    summary.add(f"{part} of {model}", vector_record(key, row))
     summary.add_failures(source.failures() if files else ())
     return summary
 
@@ -412,8 +386,3 @@ def group_rows(model: str, rows: Mapping[str, bytes]) -> Vectors:
 def vector_record(key: str, row: bytes) -> bytes:
     """Return the record of a vector in a summary."""
     return key.encode("utf-8", "surrogatepass") + b"\0" + row
-
-
-def row_key(row: tuple[str, bytes]) -> str:
-    """Return the digest or term of a vector: the key that vectors are ordered by."""
-    return row[0]

@@ -15,7 +15,6 @@ import selectors
 import time
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from socket import socket
@@ -26,7 +25,8 @@ from urllib.request import getproxies, proxy_bypass
 
 import msgspec
 
-from marklight.errors import ModelServerError
+from marklight.errors import Message, ModelServerError
+from marklight.lazy import dataclass
 from marklight.models.remote.server import Key, Server, is_loopback
 
 Decoded = TypeVar("Decoded")
@@ -38,7 +38,10 @@ LONGEST_PAUSE_SECONDS = 30.0
 MAX_REDIRECTS = 3
 PAUSE_STEP_SECONDS = 0.1
 MAX_ERROR_BYTES = 1_000_000
-HINT = "Is the server running? Without it, --mode keyword still works"
+HINT = Message(
+    "Is the server running? Without it, --mode keyword still works",
+    "The mode keyword works without it",
+)
 
 _TOO_LONG = re.compile(
     r"too (long|large|many)|exceed|maximum (context|sequence|input)|must have less than|batch[ _]size"
@@ -107,11 +110,7 @@ class Client:
 
         The path is appended to the server's base URL; one with two slashes, to the part before `/v1`.
         """
-        url, body, headers = self._prepared(path, payload)
-        method = "POST" if body else "GET"
-        response = self._with_retries(
-            lambda seconds: self._send(method, url, body, headers, seconds, max_bytes), policy
-        )
+        response = self._with_retries(self._prepared(path, payload, max_bytes), policy)
         if response.status != 200:
             raise self._rejected(response)
         try:
@@ -128,13 +127,9 @@ class Client:
 
         The time limit of the policy includes reading the body. `check` is called several times a second.
         """
-        url, body, headers = self._prepared(path, payload)
-        headers["Accept"] = "text/event-stream, application/x-ndjson, application/json"
-        response = self._with_retries(
-            lambda seconds: self._send("POST", url, body, headers, seconds, MAX_ERROR_BYTES, check),
-            policy,
-            check,
-        )
+        request = self._prepared(path, payload, MAX_ERROR_BYTES, check)
+        request.headers["Accept"] = "text/event-stream, application/x-ndjson, application/json"
+        response = self._with_retries(request, policy)
         if response.stream is None:
             raise self._rejected(response)
         content_type = response.headers.get("Content-Type") or ""
@@ -154,8 +149,9 @@ class Client:
             "Check the address: it must be that of the API, not of a web page",
         )
 
-    def _prepared(self, path: str, payload: object) -> tuple[str, bytes | None, dict[str, str]]:
-        """Return URL, body and headers of a request."""
+    def _prepared(
+        self, path: str, payload: object, max_bytes: int, check: Check | None = None
+    ) -> Request:
         body = None if payload is None else json.dumps(payload).encode()
         headers = {
             "User-Agent": "marklight",
@@ -166,20 +162,15 @@ class Client:
         }
         base = self.server.base
         url = base.removesuffix("/v1") + path[1:] if path.startswith("//") else base + path
-        return url, body, headers
+        return Request(url, body, headers, max_bytes, check)
 
-    def _with_retries(
-        self,
-        send: Callable[[float], Response],
-        policy: RetryPolicy,
-        check: Check | None = None,
-    ) -> Response:
+    def _with_retries(self, request: Request, policy: RetryPolicy) -> Response:
         deadline = time.monotonic() + policy.total_seconds
         for attempt in range(policy.retries + 1):
             seconds = min(policy.seconds, deadline - time.monotonic())
             retry_after: float | None = None
             try:
-                response = send(seconds)
+                response = self._send(request, seconds)
                 if response.status not in RETRIED_STATUSES or _TOO_LONG.search(
                     _error_message(response, self.server.key)
                 ):
@@ -199,38 +190,25 @@ class Client:
             if attempt == policy.retries or time.monotonic() + pause >= deadline:
                 # From None: chained socket errors are long and add nothing.
                 raise failure from None
-            _sleep(pause, check)
+            _sleep(pause, request.check)
         raise AssertionError("the last attempt returns or raises")
 
-    def _send(
-        self,
-        method: str,
-        url: str,
-        body: bytes | None,
-        headers: dict[str, str],
-        seconds: float,
-        max_bytes: int,
-        check: Check | None = None,
-    ) -> Response:
+    def _send(self, request: Request, seconds: float) -> Response:
         """Send a request and follow redirects within the same host; the key is for that host only."""
         deadline = time.monotonic() + seconds
         for _ in range(MAX_REDIRECTS + 1):
-            parts = urlsplit(url)
-            path = parts.path + (f"?{parts.query}" if parts.query else "")
-            left = deadline - time.monotonic()
-            response = self._connections.request(
-                method, path, body, headers, seconds=left, max_bytes=max_bytes, check=check
-            )
+            parts = urlsplit(request.url)
+            response = self._connections.request(request, deadline)
             if response.status not in (301, 302, 303, 307, 308):
                 return response
-            target = urlsplit(urljoin(url, response.headers.get("Location", "")))
+            target = urlsplit(urljoin(request.url, response.headers.get("Location", "")))
             if (target.scheme, target.netloc) != (parts.scheme, parts.netloc):
                 other = f"{target.scheme}://{target.hostname}"
                 raise ModelServerError(
                     f"{self.server} redirects to {other}, which is not followed",
                     "If that is the right server, use it as the address",
                 )
-            url = target.geturl()
+            request = request._replace(url=target.geturl())
         raise ModelServerError(
             f"{self.server} redirects more than {MAX_REDIRECTS} times", "Check the address"
         )
@@ -341,6 +319,24 @@ class Stream:
         self._connection.close()
 
 
+class Request(NamedTuple):
+    """A request: POST with a body, else GET."""
+
+    url: str
+    body: bytes | None
+    headers: dict[str, str]
+    max_bytes: int
+    """Limit of the response."""
+    check: Check | None = None
+    """Called several times a second; then the body of a successful response is left unread."""
+
+    @property
+    def target(self) -> str:
+        """Return the path and the query."""
+        parts = urlsplit(self.url)
+        return parts.path + (f"?{parts.query}" if parts.query else "")
+
+
 class Response(NamedTuple):
     """A response, whatever its status."""
 
@@ -369,46 +365,21 @@ class ConnectionPool:
         # Models are never closed explicitly; connections are closed when the pool is garbage-collected.
         weakref.finalize(self, _close, self._idle)
 
-    def request(
-        self,
-        method: str,
-        path: str,
-        body: bytes | None,
-        headers: dict[str, str],
-        *,
-        seconds: float,
-        max_bytes: int,
-        check: Check | None = None,
-    ) -> Response:
-        """Send one request; raise OSError or HTTPException if there is no complete response in time.
-
-        With `check`, which is called several times a second, the body of a successful response is left
-        unread, for the caller to read as a stream within the same time.
-        """
-        deadline = time.monotonic() + seconds
+    def request(self, request: Request, deadline: float) -> Response:
+        """Send one request; raise OSError or HTTPException if there is no complete response in time."""
         with self._lock:
-            idle = self._idle.pop() if self._idle and check is None else None
+            idle = self._idle.pop() if self._idle and request.check is None else None
         if idle is not None:
             try:
-                return self._send(idle, method, path, body, headers, deadline, max_bytes)
+                return self._send(idle, request, deadline)
             except ConnectionError:
                 pass  # The server closed the idle connection, which is normal.
-        fresh = self._open(deadline)
-        return self._send(fresh, method, path, body, headers, deadline, max_bytes, check)
+        return self._send(self._open(deadline), request, deadline)
 
-    def _send(
-        self,
-        connection: HTTPConnection,
-        method: str,
-        path: str,
-        body: bytes | None,
-        headers: dict[str, str],
-        deadline: float,
-        max_bytes: int,
-        check: Check | None = None,
-    ) -> Response:
+    def _send(self, connection: HTTPConnection, request: Request, deadline: float) -> Response:
         def respond(sock: socket, *arguments: Any, **options: Any) -> HTTPResponse:
-            return HTTPResponse(_DeadlineSocket(sock, deadline, check), *arguments, **options)  # type: ignore[arg-type]
+            limited = _DeadlineSocket(sock, deadline, request.check)
+            return HTTPResponse(limited, *arguments, **options)  # type: ignore[arg-type]
 
         connection.response_class = respond  # type: ignore[assignment]
         connection.timeout = max(0.001, min(CONNECT_SECONDS, deadline - time.monotonic()))
@@ -416,12 +387,15 @@ class ConnectionPool:
             if connection.sock is None:
                 connection.connect()
             connection.sock.settimeout(max(0.001, deadline - time.monotonic()))
-            target = self._origin + path if self._through_proxy(connection) else path
-            connection.request(method, target, body, headers | self._proxy_headers(connection))
+            target, method = request.target, "POST" if request.body else "GET"
+            if self._through_proxy(connection):
+                target = self._origin + target
+            headers = request.headers | self._proxy_headers(connection)
+            connection.request(method, target, request.body, headers)
             raw = connection.getresponse()
-            if check is not None and raw.status == 200:
+            if request.check is not None and raw.status == 200:
                 return Response(raw.status, raw.headers, b"", Stream(connection, raw))
-            response = Response(raw.status, raw.headers, _read_body(raw, max_bytes))
+            response = Response(raw.status, raw.headers, _read_body(raw, request.max_bytes))
         except BaseException:
             connection.close()
             raise

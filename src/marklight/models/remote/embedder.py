@@ -8,7 +8,6 @@ import copy
 import re
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -16,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from msgspec import Struct
 
 from marklight.errors import ModelServerError
-from marklight.models.onnx import replace_surrogates
+from marklight.model import digest
+from marklight.models.onnx import replace_surrogates, run_in_threads
 from marklight.models.remote.client import Client, RequestRejected, RetryPolicy
 from marklight.models.remote.server import ModelInfo, Server, ServerState
-from marklight.text import digest
 
 if TYPE_CHECKING:
     from marklight.model import Matrix, Vector
@@ -121,16 +120,7 @@ class RemoteEmbedder:
                 [prepared[position] for position in positions], self._policy
             )
 
-        if len(grouped) < 2:
-            for positions in grouped:
-                fill(positions)
-            return rows
-        pool = ThreadPoolExecutor(min(self.server.threads or PARALLEL_REQUESTS, len(grouped)))
-        try:
-            for _ in pool.map(fill, grouped):
-                pass
-        finally:
-            pool.shutdown(cancel_futures=True)
+        run_in_threads(fill, grouped, self.server.threads or PARALLEL_REQUESTS)
         return rows
 
     def embed_query(self, text: str) -> Vector:

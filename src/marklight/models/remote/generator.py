@@ -143,10 +143,7 @@ class RemoteLanguageModel:
         system, user = (replace_surrogates(text) for text in prompt[:2])
         payload: dict[str, Any] = {
             "model": self.server.model,
-            "messages": [
-                {"role": "system", "content": system},
-                {"role": "user", "content": user},
-            ],
+            "messages": [{"role": "system", "content": system}, {"role": "user", "content": user}],
             "stream": True,
         }
         if self.server.kind == "openai":

@@ -8,7 +8,7 @@ import shlex
 import subprocess
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from ipaddress import ip_address
 from pathlib import Path
 from threading import Lock
@@ -19,10 +19,10 @@ import msgspec
 from msgspec import Meta, Struct
 
 from marklight.errors import ModelServerError, SettingsError
+from marklight.lazy import dataclass
+from marklight.model import digest
 from marklight.models.record import SERVER_KINDS, ServerKind
-from marklight.models.store import cache_folder
-from marklight.private_files import write_private
-from marklight.text import digest
+from marklight.private_files import cache_folder, write_private
 
 OLLAMA = "http://127.0.0.1:11434"
 """Ollama's default address; a loopback address, so it may be ours too."""
@@ -194,7 +194,7 @@ class ServerState:
     def __init__(self, server: Server, cache_dir: Path | None = None) -> None:
         self.server = server
         key = digest(server.kind, server.base, server.model, str(server.dimension), size=8)
-        self._path = cache_folder(cache_dir) / "models" / "remote" / key
+        self._path = (cache_dir or cache_folder()) / "models" / "remote" / key
         self._lock = Lock()
         self._info: ModelInfo | None = None
         self._failure: Failure | None = None

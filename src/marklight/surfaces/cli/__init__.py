@@ -46,14 +46,14 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "clean": "status_command",
     },
     "Connect": {
-        "serve": "server_commands",
-        "mcp": "server_commands",
-        "install-mcp": "client_commands",
+        "serve": "connect_commands",
+        "mcp": "connect_commands",
+        "install-mcp": "connect_commands",
     },
     "Configure and measure": {
-        "settings": "settings_commands",
-        "models": "model_commands",
-        "eval": "model_commands",
+        "settings": "configure_commands",
+        "models": "configure_commands",
+        "eval": "configure_commands",
     },
 }
 """Modules of the commands by name, in the sections of `--help`."""
@@ -62,7 +62,7 @@ MORE = {
     "copy": "index_commands",
     "export": "index_commands",
     "import": "index_commands",
-    "worker": "server_commands",
+    "worker": "connect_commands",
 }
 """Commands that few users need; `--help` lists only their names."""
 FUNCTIONS = {"eval": "evaluate", "import": "import_", "list": "list_"}
@@ -148,6 +148,8 @@ def app(no_daemon: bool) -> None:
 
     \b
     marklight search "how do I roll back a deployment" docs
+
+    Without a command, in a folder that is indexed, search starts while you type.
     """
     if no_daemon:
         os.environ["MARKLIGHT_DAEMON"] = "off"
@@ -170,6 +172,8 @@ def run(arguments: Sequence[str]) -> int:
     debug = "--debug" in arguments
     Hints.folder = None
     try:
+        if not arguments and _is_in_library():
+            arguments = ["query"]
         result = app.main(list(arguments), prog_name="marklight", standalone_mode=False)
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
@@ -180,7 +184,8 @@ def run(arguments: Sequence[str]) -> int:
         hint = ""
         if isinstance(error, click.UsageError):
             hint = f". {_hint(error, error.ctx, arguments)}"
-        message = _SUGGESTIONS.sub(_suggestion, error.format_message()).rstrip(".")
+        text = " ".join(error.format_message().split())  # click lists choices on lines of their own
+        message = _SUGGESTIONS.sub(_suggestion, text).rstrip(".")
         complain(f"{message}{hint.removeprefix('.') if message.endswith('?') else hint}")
         return error.exit_code
     except MarklightError as error:
@@ -213,12 +218,21 @@ def run(arguments: Sequence[str]) -> int:
         return 3
 
 
+def _is_in_library() -> bool:
+    """Return true on a terminal in a folder of a library: `marklight` alone searches it."""
+    from marklight.place import is_library, locate
+
+    return sys.stdin.isatty() and sys.stdout.isatty() and is_library(locate(None).folder)
+
+
 def _hint(error: click.UsageError, context: click.Context | None, arguments: Sequence[str]) -> str:
     """Return how to correct a command line that click rejected."""
     if context is None:
         # Click reports an option without a value before it knows the command.
         names = [name for name in arguments[:1] if name in COMMANDS]
         return f"See `{' '.join(['marklight', *names])} --help`"
+    if "No such command 'completion" in error.message:
+        return "Use `marklight --completion bash`, or zsh or fish"
     names = [
         parameter.name or ""
         for parameter in context.command.params

@@ -127,7 +127,7 @@ def settings(context: click.Context, incomplete: str) -> list[str]:  # noqa: ARG
 
 def clients(context: click.Context, incomplete: str) -> list[str]:  # noqa: ARG001 - the signature of all completions
     """Complete clients of `install-mcp`."""
-    from marklight.surfaces.setup.clients import CLIENTS
+    from marklight.surfaces.setup import CLIENTS
 
     return [name for name in CLIENTS if name.startswith(incomplete)]
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from marklight.errors import NotFound
-from marklight.formatting import one_line, place_text, without_controls
+from marklight.formatting import place_text, without_controls
 from marklight.place import did_you_mean, is_library, locate, similar_entries
 from marklight.surfaces import render
 from marklight.surfaces.cli.options import (
@@ -23,12 +25,11 @@ from marklight.surfaces.cli.options import (
     options_of,
     style_of,
 )
-from marklight.surfaces.cli.output import Bar, note, show, show_data, show_json
-from marklight.surfaces.render import PLAIN, Style
+from marklight.surfaces.cli.output import Bar, note, note_all, show, show_data, show_json
 
 if TYPE_CHECKING:
-    from marklight.model import DocumentId, ResolvedLink
-    from marklight.report import Links, Related
+    from marklight.library import Library
+    from marklight.surfaces.daemon.client import RemoteLibrary
 
 
 @click.command(short_help="Print a document or a part of it.")
@@ -50,13 +51,9 @@ def get(
     REF is a path, a title, path#heading, path:10-40 or a passage id (from --json). PATH is the folder of the library. On a terminal, a header is printed and
     the text is quoted; redirected output is the text only.
     """
-    with (
-        open_library(around(folder, reference), assignments) as library,
-        Bar(library.place.folder) as bar,
-    ):
+    with _open(folder, reference, assignments) as (library, bar):
         extract = library.get(reference, near=current_folder(), progress=bar, **options)
-    for notice in extract.notices:
-        note(notice)
+    note_all(extract.notices)
     if len(extract.levels) > 1 and not as_json:
         note(f"Available with --level: {render.levels_text(extract.levels)}")
     style = style_of(library)
@@ -78,13 +75,9 @@ def get(
 @SET
 def outline(document: str, folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -> int:
     """List the headings of a document with their lines and anchors."""
-    with (
-        open_library(around(folder, document), assignments) as library,
-        Bar(library.place.folder) as bar,
-    ):
+    with _open(folder, document, assignments) as (library, bar):
         found = library.outline(document, near=current_folder(), progress=bar)
-    for notice in found.notices:
-        note(notice)
+    note_all(found.notices)
     if as_json:
         show_json(found.to_dict())
     else:
@@ -112,16 +105,12 @@ def links(
     """
     if folder is None and document and _is_other_folder(document):
         folder, document = Path(document), None
-    with (
-        open_library(around(folder, document or ""), assignments) as library,
-        Bar(library.place.folder) as bar,
-    ):
+    with _open(folder, document or "", assignments) as (library, bar):
         found = library.links(document, limit=limit, near=current_folder(), progress=bar)
-    for notice in found.notices:
-        note(notice)
+    note_all(found.notices)
     if as_json:
         show_json(found.to_dict())
-    elif text := links_text(found, style_of(library)):
+    elif text := render.links_text(found, style_of(library)):
         show(text)
     else:
         note("No links" if document else "No broken links and no documents without links")
@@ -139,84 +128,29 @@ def related(
     document: str, limit: int, folder: Path | None, as_json: bool, assignments: tuple[str, ...]
 ) -> int:
     """List documents related to DOCUMENT by links, tags and meaning, with reasons."""
-    with (
-        open_library(around(folder, document), assignments) as library,
-        Bar(library.place.folder) as bar,
-    ):
+    with _open(folder, document, assignments) as (library, bar):
         found = library.related(document, limit=limit, near=current_folder(), progress=bar)
-    for notice in found.notices:
-        note(notice)
+    note_all(found.notices)
     if as_json:
         show_json(found.to_dict())
     elif found.relatives:
-        show(related_text(found, style_of(library)))
+        show(render.related_text(found, style_of(library)))
     else:
         place = place_text(found.document, found.several_collections)
         note(f"No document is related to {place}")
     return 0 if found.relatives else 1
 
 
-def links_text(links: Links, style: Style = PLAIN) -> str:
-    """Render lists of links; for a whole library, broken links and orphans."""
-
-    def place(id: DocumentId, line: int | None = None, fragment: str = "") -> str:
-        lines = () if line is None else (line,)
-        return style.place(
-            place_text(id, links.several_collections, lines, fragment), id, line or 1
-        )
-
-    def outgoing(resolved: ResolvedLink) -> str:
-        assert resolved.target
-        line = f":{resolved.link.line}"
-        return (
-            f"{' ' * (6 - len(line))}{style.link(line, resolved.source)}"
-            f"  {place(resolved.target, fragment=resolved.link.fragment)}{_type(resolved)}"
-        )
-
-    def incoming(resolved: ResolvedLink) -> str:
-        section = f"  {_fragment(resolved)}" if resolved.link.fragment else ""
-        return f"{place(resolved.source, resolved.link.line)}{section}{_type(resolved)}"
-
-    def broken(resolved: ResolvedLink) -> str:
-        where = place(resolved.source, resolved.link.line)
-        return f"{where}  {one_line(resolved.link.target)}{_fragment(resolved)}{_type(resolved)}"
-
-    lists: list[tuple[str, str, list[str]]] = [
-        ("links to", "out", list(map(outgoing, links.out))),
-        ("linked from", "in", list(map(incoming, links.back))),
-        ("broken links", "unresolved", list(map(broken, links.unresolved))),
-        ("documents without links", "orphans", list(map(place, links.orphans))),
-    ]
-    parts = []
-    for name, key, rows in lists:
-        if rows:
-            more = links.more.get(key, 0)
-            head = style.bold(f"{name} ({len(rows) + more:,})")
-            rest = [f"  … and {more:,} more; raise -n to see them"] if more else []
-            parts.append("\n".join([head, *(f"  {row}" for row in rows), *rest]))
-    return "\n\n".join(parts)
-
-
-def related_text(related: Related, style: Style = PLAIN) -> str:
-    """Render each related document with its score, and the reasons below it."""
-    rows = []
-    for relative in related.relatives:
-        place = place_text(relative.document, related.several_collections)
-        name = style.place(place, relative.document)
-        title = f"  {one_line(relative.title)}" if relative.title else ""
-        rows.append(f"{relative.score:.2f}  {style.bold(name)}{title}")
-        rows.append(f"      {one_line('; '.join(relative.reasons))}")
-    return "\n".join(rows)
-
-
-def _fragment(resolved: ResolvedLink) -> str:
-    return one_line(f"#{resolved.link.fragment}") if resolved.link.fragment else ""
-
-
-def _type(resolved: ResolvedLink) -> str:
-    """Return the type of a typed link, such as `supersedes`."""
-    type = resolved.link.type.value
-    return "" if type == "links_to" else f"  ({type})"
+@contextmanager
+def _open(
+    folder: Path | None, reference: str, assignments: Sequence[str]
+) -> Iterator[tuple[Library | RemoteLibrary, Bar]]:
+    """Open the library of a document, with a progress bar."""
+    with (
+        open_library(around(folder, reference), assignments) as library,
+        Bar(library.place.folder) as bar,
+    ):
+        yield library, bar
 
 
 def around(folder: Path | None, reference: str) -> Path | None:

@@ -21,7 +21,7 @@ from marklight.surfaces.cli.options import (
     open_library,
     open_own,
 )
-from marklight.surfaces.cli.output import Bar, note, show, show_json
+from marklight.surfaces.cli.output import Bar, note, note_all, show, show_json
 
 if TYPE_CHECKING:
     from marklight.library.transfer import MoveReport
@@ -51,7 +51,10 @@ MAX_NAMES = 10
     help="Keep running and index changes as they happen; print a line for each batch. Stop with Ctrl-C.",
 )
 @click.option(
-    "-y", "--yes", is_flag=True, help="Index a home folder or very many files without asking."
+    "-y",
+    "--yes",
+    is_flag=True,
+    help="Index any folder: a home folder, very many files, an empty one.",
 )
 @AS_JSON
 @SET
@@ -77,7 +80,7 @@ def index(
     for path in paths or (None,):
         with open_library(path, assignments) as library, Bar(library.place.folder) as bar:
             if not yes:
-                confirm_first_run(library)
+                confirm_first_run(library, named=path is not None)
             report = library.index(rebuild=rebuild, history=history, progress=bar)
         _print_notices(report)
         reports.append(report)
@@ -108,7 +111,7 @@ def _watch(
                 "To watch here instead, run `marklight serve --stop` first",
             )
         if not yes:
-            confirm_first_run(library)
+            confirm_first_run(library, named=path is not None)
         with Bar(library.place.folder) as bar:
             report = library.index(rebuild=rebuild, history=history, progress=bar)
         _print_batch(report, render.report_text(report), as_json)
@@ -182,7 +185,7 @@ def ignored(file: str, folder: Path | None, as_json: bool, assignments: tuple[st
 @SET
 def doctor(folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -> int:
     """Check the installation and the index; repair what can be repaired."""
-    from marklight.library.doctor import examine
+    from marklight.library.maintenance import examine
 
     findings = examine(folder, assignments)
     if as_json:
@@ -338,8 +341,7 @@ def _contents(report: MoveReport) -> str:
 
 
 def _print_move(report: MoveReport, text: str, as_json: bool) -> None:
-    for notice in report.notices:
-        note(notice)
+    note_all(report.notices)
     if as_json:
         show_json(report.to_dict())
     else:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from marklight.errors import UsageError
+from marklight.errors import NotFound, UsageError
+from marklight.formatting import Style, counted
 from marklight.operations import OPERATIONS
 from marklight.parameters import Parameter
-from marklight.place import MAX_NAMED
+from marklight.place import MAX_NAMED, STORE, is_home, is_library
 from marklight.surfaces.cli.output import Bar, Hints, note
-from marklight.surfaces.render import FORMATS, Style, style_for
+from marklight.surfaces.render import FORMATS, style_for
 
 if TYPE_CHECKING:
     from marklight.library import Library
@@ -101,7 +102,8 @@ def open_for_search(
         Bar(library.place.folder) as bar,
     ):
         if refresh:
-            confirm_first_run(library)
+            confirm_first_run(library, named=folder is not None)
+            _embed_later(library)
         yield library, bar
 
 
@@ -157,6 +159,9 @@ def open_library(
         # For the next command; this one does not wait for it.
         others = [each for each in assignments if not each.lstrip().startswith("search.")]
         start_for_client(library.place.folder, others)
+    if searching:
+        # numpy starts a thread per core on import, which takes longer than one search gains by them.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     return library
 
 
@@ -169,30 +174,118 @@ def open_own(folder: Path | None, assignments: Sequence[str] = ()) -> Library:
     return library
 
 
-def confirm_first_run(library: Library | RemoteLibrary) -> None:
-    """Ask on a terminal before a home folder, very many files or a folder with other libraries is indexed for the first time."""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        return
+def confirm_first_run(library: Library | RemoteLibrary, *, named: bool) -> None:
+    """Check a folder before it is indexed for the first time; `named` if the command line names it.
+
+    A system folder, a home folder and, unless it is named, a folder without files of its own are refused, a folder
+    without any files too. On a terminal, very many files and a folder with other libraries are confirmed.
+    """
     from marklight.surfaces.daemon.client import RemoteLibrary
 
     if isinstance(library, RemoteLibrary):
         return  # its daemon indexes already
+    place = library.address.folder
+    if place is None or (place / STORE).exists():
+        return
     from marklight.library.indexing import first_run
 
-    first = first_run(library)
-    if first is None or not (first.is_home or first.files > MANY_FILES or first.libraries):
+    if (first := first_run(library)) is None:
         return
-    what = "is your home folder or above it, and " if first.is_home else ""
+    folder, files = first.folder, counted(first.files, "file")
     more = "" if first.complete else "more than "
-    note(f"{first.folder} {what}has {more}{first.files:,} files to index")
-    if first.libraries:
-        note(
-            f"It contains other libraries, which keep their own index: {', '.join(first.libraries[:MAX_NAMED])}"
+    if reason := _unsuitable(folder):
+        raise UsageError(f"{folder} is {reason}, with {more}{files} to index", INDEX_ANYWAY)
+    if not first.files and first.complete:
+        names = ", ".join(first.libraries[:MAX_NAMED])
+        but = f" but in other libraries: {names}" if names else _others(first.others)
+        raise NotFound(f"There are no Markdown or text files in {folder}{but}")
+    if not (named or first.has_own or is_library(folder)):
+        raise UsageError(
+            f"{folder} has no Markdown files of its own, only {files} below it", NAME_IT
         )
+    if first.others:
+        note(f"Only Markdown and text is indexed{_others(first.others)}")
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return
+    if first.files <= MANY_FILES and not first.libraries:
+        return
+    note(f"{folder} has {more}{files} to index")
+    if first.libraries:
+        names = ", ".join(first.libraries[:MAX_NAMED])
+        note(f"It contains other libraries, which keep their own index: {names}")
     if not click.confirm("Index this folder?", err=True):
         raise UsageError(
             "Nothing was indexed", "Name the folder of your documents, such as ~/notes"
         )
+
+
+INDEX_ANYWAY = "Name the folder of your documents, such as ~/notes. `marklight index --yes` indexes it nevertheless"
+NAME_IT = "Name the folder of your documents, or `.` for this one"
+
+
+def _unsuitable(folder: Path) -> str:
+    """Return what a folder is that nobody keeps documents in directly; empty for any other."""
+    import tempfile
+
+    if folder == Path(folder.anchor):
+        return "the root of the file system"
+    if folder in {Path(name).resolve() for name in (tempfile.gettempdir(), "/tmp", "/var/tmp")}:
+        return "the folder of temporary files"
+    return "your home folder or above it" if is_home(folder) else ""
+
+
+def _others(counts: Mapping[str, int]) -> str:
+    """Return the documents that are not indexed: `; 12 PDF and 3 Word files are not`."""
+    if not counts:
+        return ""
+    shown = [f"{count:,} {name}" for name, count in counts.items()]
+    listed = " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1]]))
+    one = sum(counts.values()) == 1
+    return f"; {listed} {'file is' if one else 'files are'} not"
+
+
+def _embed_later(library: Library | RemoteLibrary) -> None:
+    """Let a search for somebody at a terminal leave embeddings to a process in the background, by a model on this machine."""
+    from marklight.surfaces.daemon.client import RemoteLibrary
+
+    if isinstance(library, RemoteLibrary) or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return
+    is_local = library.models.embedder_server is None and not library.address.is_server
+    library.embeds_later = is_local and library.settings["model.name"] != "none"
+
+
+def embed_in_background(
+    library: Library | RemoteLibrary, pending: int, assignments: Sequence[str]
+) -> None:
+    """Start a process that embeds what a search left, unless one runs; it ends when everything is embedded."""
+    from marklight.surfaces.daemon.client import PROGRAM, RemoteLibrary, set_options
+
+    if not pending or isinstance(library, RemoteLibrary) or not library.embeds_later:
+        return
+    from marklight.library.progress import published_progress
+
+    if published_progress(library.address.folder):
+        return
+    import subprocess
+
+    arguments = ["--no-daemon", "index", "--yes", "--in", str(library.place.folder)]
+    process = subprocess.Popen(
+        [*PROGRAM, *arguments, *set_options(assignments)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd=library.place.folder,
+        start_new_session=True,
+        creationflags=getattr(subprocess, "DETACHED_PROCESS", 0),
+    )
+    if sys.platform != "win32":
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, process.pid, BACKGROUND_PRIORITY)
+    process.returncode = 0  # nobody waits for it: silences the warning of subprocess
+
+
+BACKGROUND_PRIORITY = 10
+"""`nice` of a process that embeds in the background."""
 
 
 def style_of(library: Library | RemoteLibrary, stream: TextIO | None = None) -> Style:

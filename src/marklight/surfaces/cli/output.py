@@ -6,15 +6,15 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, TextIO
 
 import click
 
-from marklight.formatting import QUOTE, one_line
+from marklight.formatting import QUOTE, counted, one_line
 from marklight.place import complete_commands
 from marklight.surfaces.render import to_json
 
@@ -25,6 +25,8 @@ MINIMUM_WIDTH = 8
 _DEFAULT_WIDTH = 80
 _TAB_STOP = 8
 _REDRAW_SECONDS = 0.1
+_LINE_SECONDS = 10.0
+"""Time between two lines of progress where there is no terminal."""
 _BAR_WIDTH = 28
 READING = "Reading"
 INDEXING_PHASES = (READING, "Embedding")
@@ -32,7 +34,7 @@ INDEXING_PHASES = (READING, "Embedding")
 EMOJI_SELECTOR = "\ufe0f"
 """Follows a character of one column and makes it an emoji of two."""
 _JOINERS = "\u200c\u200d"
-_UNIT = re.compile(rf"\x1b\[\d*m|\x1b\]8;;[^\x1b]*\x1b\\|[^\n]{EMOJI_SELECTOR}?")
+_UNIT = re.compile(rf"\x1b\[[\d;]*m|\x1b\]8;;[^\x1b]*\x1b\\|[^\n]{EMOJI_SELECTOR}?")
 """An escape sequence of ours, which takes no column, or one character. Text of documents is escaped."""
 
 
@@ -81,6 +83,12 @@ def note(text: str) -> None:
     click.echo(_fit(one_line(f"note: {message}"), sys.stderr), err=True)
 
 
+def note_all(notices: Iterable[str]) -> None:
+    """Print the notices of a result on standard error."""
+    for notice in notices:
+        note(notice)
+
+
 def complain(message: str) -> None:
     """Print an error on standard error, on one line."""
     with suppress(OSError, ValueError):  # standard error may be closed
@@ -93,14 +101,20 @@ def close_sentence(text: str) -> str:
     return f"{text}." if ". " in text and text[-1] not in ".!?:…" else text
 
 
-def _fit(text: str, stream: TextIO) -> str:
+def terminal_width(stream: TextIO) -> int | None:
+    """Return the columns of the terminal that a stream writes to; None for a pipe or a file."""
     if not stream.isatty():
-        return text
+        return None
     try:
         # Not `shutil.get_terminal_size`, which prefers COLUMNS: it may belong to another terminal.
-        return folded(text, os.get_terminal_size(stream.fileno()).columns or _DEFAULT_WIDTH)
+        return os.get_terminal_size(stream.fileno()).columns or _DEFAULT_WIDTH
     except (OSError, ValueError):
-        return folded(text, _DEFAULT_WIDTH)
+        return _DEFAULT_WIDTH
+
+
+def _fit(text: str, stream: TextIO) -> str:
+    width = terminal_width(stream)
+    return text if width is None else folded(text, width)
 
 
 def folded(text: str, width: int) -> str:
@@ -207,34 +221,8 @@ def _prefix(text: str, width: int) -> str:
     return text
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'s' * (number != 1)}"
-
-
-@contextmanager
-def without_echo(terminal: bool) -> Iterator[None]:
-    """Do not echo what is typed while a command runs, which would break its progress bar; the next prompt reads it."""
-    try:
-        import termios
-
-        descriptor = sys.stdin.fileno()
-        if not terminal or os.tcgetpgrp(descriptor) != os.getpgrp():
-            raise OSError  # setting a terminal from the background would stop this process
-        usual = termios.tcgetattr(descriptor)
-    except (ImportError, OSError, ValueError):
-        yield
-        return
-    silent = usual.copy()
-    silent[3] &= ~termios.ECHO
-    termios.tcsetattr(descriptor, termios.TCSANOW, silent)
-    try:
-        yield
-    finally:
-        termios.tcsetattr(descriptor, termios.TCSANOW, usual)
-
-
 class Bar:
-    """Progress on standard error: a bar with the time left on a terminal, elsewhere one line a phase.
+    """Progress on standard error: a bar with the time left on a terminal, elsewhere a line a phase and every ten seconds.
 
     Prints the folder of the library first, once.
     """
@@ -256,12 +244,17 @@ class Bar:
             self._finish()
             Bar.indexed = Bar.indexed or phase.startswith(INDEXING_PHASES)
             if self._folder:
-                files = f": {_count(total, 'file')}" if phase.startswith(READING) else ""
+                files = f": {counted(total, 'file')}" if phase.startswith(READING) else ""
                 print(one_line(f"Indexing {self._folder}{files} …"), file=sys.stderr, flush=True)
                 self._folder = None
             self._phase, self._began_at, self._began_with, self._drawn_at = phase, now, done, 0.0
             if not self._terminal:
                 print(f"{phase} …", file=sys.stderr, flush=True)
+                self._drawn_at = now
+        if not self._terminal and now - self._drawn_at >= _LINE_SECONDS:
+            self._drawn_at = now
+            left = self._time_left(done, total, now)
+            print(f"{phase} {done:,}/{total:,}{left} …", file=sys.stderr, flush=True)
         if self._terminal and (now - self._drawn_at >= _REDRAW_SECONDS or done >= total):
             self._drawn_at = now
             self._draw(done, total, now)

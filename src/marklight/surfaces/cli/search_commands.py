@@ -8,12 +8,12 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 from click.core import ParameterSource
 
-from marklight.formatting import CLOSEST, headed_place, left_out, one_line, quoted, visible
+from marklight.formatting import CLOSEST, Style, headed_place, left_out, one_line, quoted, visible
 from marklight.operations import OPERATIONS
 from marklight.surfaces import render
 from marklight.surfaces.cli.options import (
@@ -24,6 +24,7 @@ from marklight.surfaces.cli.options import (
     SHOW_ALL,
     confirm_first_run,
     current_folder,
+    embed_in_background,
     formats,
     in_library,
     open_for_search,
@@ -32,16 +33,29 @@ from marklight.surfaces.cli.options import (
     options_of,
     style_of,
 )
-from marklight.surfaces.cli.output import Bar, note, show, show_as, show_aside, show_json
+from marklight.surfaces.cli.output import (
+    Bar,
+    complain,
+    note,
+    note_all,
+    show,
+    show_as,
+    show_aside,
+    show_data,
+    show_json,
+    terminal_width,
+)
 
 if TYPE_CHECKING:
     from marklight.answer import Answer
     from marklight.library import Library
+    from marklight.operations import ModeName
     from marklight.results import CitedAnswer, Commits, Sentence
-    from marklight.surfaces.cli.interactive import Session
     from marklight.surfaces.daemon.client import RemoteLibrary
 
 EMBEDDING_MODES = ("hybrid", "semantic")
+PIPED_LIMIT = 5
+"""Results for each query of a pipe."""
 
 
 @click.command(short_help="Search a folder.")
@@ -54,6 +68,12 @@ EMBEDDING_MODES = ("hybrid", "semantic")
     is_flag=True,
     help="List all matching documents instead of the best passages, as `marklight list` does.",
 )
+@click.option(
+    "--full", is_flag=True, help="Print whole passages on a terminal too, as into a pipe."
+)
+@click.option(
+    "-1", "--oneline", is_flag=True, help="Print one line a result, FILE:LINE:TEXT, as grep does."
+)
 @COLOR
 @SET
 def search(
@@ -63,20 +83,34 @@ def search(
     as_json: bool,
     assignments: tuple[str, ...],
     documents: bool,
+    full: bool,
+    oneline: bool,
     **options: Any,
 ) -> int:
     """Search a folder. A new folder is indexed first.
 
+    On a terminal, a few lines around each match are shown; into a pipe, whole passages.
+
     PATH defaults to the library that contains the current folder.
     """
     format = "json" if as_json else format
+    if (full or oneline) and (format != "text" or (full and oneline)):
+        raise click.UsageError("--full, --oneline and the formats exclude each other")
     if documents:
         return list_instead(query, folder, format, assignments, **options)
     with open_for_search(folder, assignments, refresh=options["refresh"]) as (library, bar):
         answer = library.search(query, near=current_folder(), progress=bar, **options)
-    for notice in answer.notices:
-        note(notice)
-    if answer.hits or format == "json":
+        embed_in_background(library, answer.index.pending, assignments)
+    note_all(answer.notices)
+    width = terminal_width(sys.stdout)
+    short = width is not None and format == "text" and not (full or oneline or options["explain"])
+    if oneline:
+        _print_lines(answer, style_of(library), width)
+    elif short and answer.hits:
+        from marklight.surfaces.cli.result_view import answer_view
+
+        show_data(answer_view(answer, style_of(library), width or 0, everything=options["all"]))
+    elif answer.hits or format == "json":
         show_as(render.answer_as(answer, format, style_of(library)), format)
     if options["explain"] and format != "json":
         from marklight.surfaces.explain import explanation
@@ -88,22 +122,41 @@ def search(
             click.echo(f"\n{explanation(answer)}", err=True)
     if answer.nearest and format == "text":
         note(f"{answer.abstained}. {CLOSEST}")
-        show_aside(render.nearest_text(answer, style_of(library, sys.stderr)))
+        show_aside(_nearest(answer, style_of(library, sys.stderr)))
     elif (reason := answer.empty_reason(SHOW_ALL)) and format != "json":
         note(reason)
     more, stages = left_out(answer)
-    if any(hit.similar for hit in answer.hits) and format == "text":
+    passages = format == "text" and not (short or oneline)
+    if passages and any(hit.similar for hit in answer.hits):
         note("Similar passages are shown as one result. Use --all to see each of them")
-    if more and format == "text":
+    if passages and more:
         note(f"{more}. Use --set search.skip={','.join(stages)} to see them")
-    if answer.commits and format != "json":
+    if answer.commits is not None and format != "json":
         from marklight.results import Commits
 
         assert isinstance(answer.commits, Commits)
         if format in ("text", "md"):
             show("\n## Commits\n" if format == "md" else "\nCommits\n")
         _print_commits(answer.commits, format, style_of(library), options["explain"])
-    return 0 if answer.hits or (answer.commits and answer.commits.hits) else 1
+    return 0 if answer or answer.commits else 1
+
+
+def _nearest(answer: Answer, style: Style) -> str:
+    """Return the closest passages as text for standard error, in the form that results have there."""
+    if width := terminal_width(sys.stderr):
+        from marklight.surfaces.cli.result_view import answer_view
+
+        return answer_view(answer, style, width, everything=True)
+    return render.nearest_text(answer, style)
+
+
+def _print_lines(answer: Answer, style: Style, width: int | None) -> None:
+    """Print one line a result."""
+    from marklight.surfaces.cli.result_view import Matcher, oneline
+
+    matcher = Matcher(answer.query)
+    for hit in answer.hits:
+        show_data(oneline(hit, answer.query, matcher, style, width))
 
 
 @click.command(short_help="Search commits by message and diff.")
@@ -128,12 +181,11 @@ def commits(
     return 0 if answer.hits else 1
 
 
-def _print_commits(answer: Commits, format: str, style: render.Style, explain: bool) -> None:
+def _print_commits(answer: Commits, format: str, style: Style, explain: bool) -> None:
     """Print commits in one of the formats, then notices and the explanation."""
     from marklight.surfaces.render import commits_as, with_short_hashes
 
-    for notice in answer.notices:
-        note(notice)
+    note_all(answer.notices)
     if (answer.hits and format in render.COMMIT_FORMATS) or format == "json":
         show_as(commits_as(answer, format, style), format)
     if explain and format != "json":
@@ -147,30 +199,59 @@ def _print_commits(answer: Commits, format: str, style: render.Style, explain: b
         note(reason)
 
 
-@click.command()
+@click.command(short_help="Search while you type.")
 @in_library
-@options_of("search", only=("limit", "mode"))
+@click.option(
+    "-n",
+    "--limit",
+    type=click.IntRange(1, 100),
+    metavar="N",
+    help="Maximum number of results [default: 20, and 5 for each query of a pipe].",
+)
+@options_of("search", only=("mode",))
 @COLOR
 @SET
-def query(folder: Path | None, limit: int, mode: str, assignments: tuple[str, ...]) -> int:
-    """Start an interactive session: search, read results, refine.
+def query(folder: Path | None, limit: int | None, mode: str, assignments: tuple[str, ...]) -> int:
+    """Search while you type: a list of results and a preview.
 
-    Queries can also be piped in, one per line. Type help for a list of commands, exit to end.
+    Enter opens the result in $VISUAL or $EDITOR at its line, Ctrl-Y copies its place, Tab completes filters, Ctrl-L
+    shows its section or document, Esc quits. Queries can also be piped in, one per line.
     """
-    from marklight.surfaces.cli.interactive import HINT, Session
-
-    terminal = sys.stdin.isatty() and sys.stdout.isatty()
     with open_library(folder, assignments, searching=True) as library:
-        confirm_first_run(library)
-        session = Session(library, limit=limit, mode=mode, terminal=terminal)
-        if not terminal:
-            _prepare(library, mode)
-            _run_piped(session)
-            return session.code
-        show(HINT)
+        confirm_first_run(library, named=folder is not None)
+        if not (sys.stdin.isatty() and sys.stdout.isatty()):
+            return _run_piped(library, limit or PIPED_LIMIT, mode)
+        from marklight.surfaces.cli.live_search import LIMIT, LiveSearch
+
         with _indexing(library, mode) as progress:
-            _run_terminal(session, progress)
+            LiveSearch(library, limit=limit or LIMIT, mode=mode, progress=progress).run()
     return 0
+
+
+def _run_piped(library: Library | RemoteLibrary, limit: int, mode: str) -> int:
+    """Run queries from a pipe or a file, one per line; return the highest exit code."""
+    from marklight.errors import MarklightError
+
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(encoding="utf-8", errors="replace")
+    code = 0
+    with Bar(library.place.folder) as bar:
+        for line in filter(None, map(str.strip, sys.stdin)):
+            try:
+                answer = library.search(
+                    line, limit=limit, mode=cast("ModeName", mode), progress=bar
+                )
+            except MarklightError as error:
+                complain(str(error))
+                code = max(code, error.exit_code)
+                continue
+            note_all(answer.notices)
+            if answer.hits:
+                show(f"{render.answer_as(answer, 'text', style_of(library))}\n")
+            elif reason := answer.empty_reason(SHOW_ALL):
+                note(reason)
+                code = max(code, 1)
+    return code
 
 
 @contextmanager
@@ -194,50 +275,6 @@ def _indexing(library: Library | RemoteLibrary, mode: str) -> Iterator[Callable[
         yield progress
     finally:
         watcher.close()
-
-
-def _prepare(library: Library | RemoteLibrary, mode: str) -> None:
-    """Bring the index up to date before the first query of a pipe."""
-    from marklight.errors import Busy
-
-    if mode not in EMBEDDING_MODES:
-        return  # needs no model, which may be missing
-    try:
-        with Bar(library.place.folder) as bar:
-            report = library.index(progress=bar)
-        for notice in report.notices:
-            note(notice)
-    except Busy as error:
-        note(f"{error}. Searching the index as it is")
-
-
-def _run_piped(session: Session) -> None:
-    """Run lines from a pipe or a file."""
-    if isinstance(sys.stdin, io.TextIOWrapper):
-        sys.stdin.reconfigure(encoding="utf-8", errors="replace")
-    for line in sys.stdin:
-        if not session.take(line):
-            return
-
-
-def _run_terminal(session: Session, progress: Callable[[], str]) -> None:
-    """Run lines typed at a terminal: Ctrl-C interrupts one, Ctrl-D ends the session."""
-    from marklight.private_files import data_folder
-    from marklight.surfaces.cli.line_editor import LineFile, line_editor
-
-    editor = line_editor(session, LineFile(data_folder() / "query-history"), progress)
-    while True:
-        try:
-            line = editor.prompt(session.prompt())
-        except KeyboardInterrupt:
-            continue  # discards the line
-        except EOFError:
-            return
-        try:
-            if not session.take(line):
-                return
-        except KeyboardInterrupt:
-            note("Interrupted")
 
 
 @click.command("list", short_help="List all documents that match.")
@@ -293,8 +330,8 @@ def _list(
 ) -> int:
     with open_for_search(folder, assignments, refresh=options["refresh"]) as (library, bar):
         listing = library.list_documents(query, near=current_folder(), progress=bar, **options)
-    for notice in listing.notices:
-        note(notice)
+        embed_in_background(library, listing.index.pending, assignments)
+    note_all(listing.notices)
     if listing.documents or format == "json":
         from marklight.surfaces.render import listing_as
 
@@ -329,14 +366,13 @@ def ask(
     # In this process, even if a daemon runs: the API key may be in the environment of this one only.
     with open_own(folder, assignments) as library, Bar(library.place.folder) as bar:
         if options["refresh"]:
-            confirm_first_run(library)
+            confirm_first_run(library, named=folder is not None)
         printer = _Printer(silent=as_json, model=library.settings["ask.name"])
         try:
             answer = library.ask(query, progress=bar, emit=printer, **options)
         finally:
             printer.clear()
-        for notice in answer.notices:
-            note(notice)
+        note_all(answer.notices)
         if as_json:
             show_json(answer.to_dict())
         else:
@@ -390,19 +426,19 @@ def _sentence_line(sentence: Sentence, lead: str) -> str:
     return visible(f"{lead}{sentence.text} {marks.strip()}")
 
 
-def _show_sources(answer: CitedAnswer, style: render.Style, aside: render.Style) -> None:
+def _show_sources(answer: CitedAnswer, style: Style, aside: Style) -> None:
     """Print the places of the cited passages; without an answer, why there is none and what was found."""
     found = answer.search
     several = found.several_collections
     if answer.sentences:
         show("")
         for number, hit in answer.cited:
-            show(style.bold(f"[{number}] {headed_place(hit.chunk, several, style.link)}"))
+            show(style.bold(f"[{number}] {headed_place(hit.chunk, several, style)}"))
         if any(not each.supported for each in answer.sentences):
             note("The passages do not support sentences that end with (unsupported)")
     elif found.nearest:
         note(f"{answer.abstained}. {CLOSEST}")
-        show_aside(render.nearest_text(found, aside))
+        show_aside(_nearest(found, aside))
     elif found.hits:
         note(f"{answer.abstained}. The passages:")
         for number, hit in enumerate(found.hits, 1):

@@ -14,11 +14,11 @@ from marklight.formatting import counted, one_line
 from marklight.place import MAX_NAMED, complete_commands, orphaned_records
 from marklight.surfaces import render
 from marklight.surfaces.cli.options import AS_JSON, SET, in_library, open_library, open_own
-from marklight.surfaces.cli.output import note, show, show_json
+from marklight.surfaces.cli.output import note, note_all, show, show_json
 
 if TYPE_CHECKING:
     from marklight.library import Library
-    from marklight.library.cleaning import DataPlace
+    from marklight.library.maintenance import DataPlace
     from marklight.surfaces.daemon.client import RemoteLibrary
 
 MAX_REMARKS = 20
@@ -36,7 +36,7 @@ LONG_SECONDS = 90
 def status(folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -> int:
     """Show what is indexed, what is pending and what failed."""
     with open_library(folder, assignments) as library:
-        values = library.status()
+        values: dict[str, Any] = {**library.status()}
         if daemon := _daemon(library):
             values["daemon"] = daemon
     if orphans := [
@@ -46,8 +46,7 @@ def status(folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -> 
     if as_json:
         show_json(values)
         return 0
-    for notice in values["notices"]:
-        note(notice)
+    note_all(values["notices"])
     if values["generation"] == 0:
         note("Nothing is indexed yet. Run `marklight index` or a search")
     show(status_text(values, library.place.folder))
@@ -109,8 +108,8 @@ def _boilerplate(values: Mapping[str, Any]) -> str:
         for each in values["most_shared"][:2]
     )
     return (
-        f"{values['blocks']:,} blocks of text that many documents share, {values['passages']:,} passages consist only of such text;"
-        f" most often {', '.join(shown)}"
+        f"{counted(values['blocks'], 'repeated block')} of text, not ranked, such as {', '.join(shown)};"
+        f" {counted(values['passages'], 'passage')} without other text"
     )
 
 
@@ -144,12 +143,7 @@ def _passages(values: Mapping[str, Any], noun: str = "") -> str:
     chunks, embedded, pending = values["chunks"], values["embedded"], values["pending"]
     if not chunks:
         return f"0{noun}"
-    if pending:
-        share = 100 * embedded // (embedded + pending)
-        return f"{chunks:,}{noun}, {embedded:,} embedded, {pending:,} to do ({share} %)"
-    return f"{chunks:,}{noun}, " + (
-        "all embedded" if embedded else "none embedded: keyword search only"
-    )
+    return f"{chunks:,}{noun}, {render.embedding_state(embedded, pending)}"
 
 
 def _model(values: Mapping[str, Any], kind: str) -> str:
@@ -232,23 +226,23 @@ def clean(
 
     A later search indexes the folder again. A running daemon is stopped first.
     """
-    from marklight.library import cleaning
+    from marklight.library import maintenance
 
     if (every or orphans) and folder is not None:
         raise UsageError("--all and --orphans concern all libraries", "Leave out PATH")
     library: Path | None = None
     if every or orphans:
-        places = cleaning.all_data() if every else cleaning.orphans()
+        places = maintenance.all_data() if every else maintenance.orphans()
     else:
         with open_own(folder, assignments) as opened:
-            places, library = cleaning.library_data(opened), opened.place.folder
+            places, library = maintenance.library_data(opened), opened.place.folder
     if not places:
         raise NotFound("There is nothing to remove")
     if not yes:
         _confirm(places)
     if not orphans or every:
         _stop_daemons(library)
-    cleaning.delete(places)
+    maintenance.delete(places)
     if as_json:
         show_json(
             [{"what": each.what, "path": str(each.path), "bytes": each.size} for each in places]

@@ -18,12 +18,12 @@ from enum import Enum
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from marklight import __version__, errors
 from marklight.operations import Operations
 from marklight.place import Place, complete_commands
+from marklight.private_files import lock_file
 from marklight.surfaces.daemon import State, process_settings, remove_state, state_files
 
 if TYPE_CHECKING:
@@ -192,12 +192,10 @@ def connect(file: Path, state: State) -> Connection | None:
 
 def _is_running(file: Path, wait_seconds: float) -> bool:
     """Return true if a daemon holds the lock of this state file; its process ID and port may be reused by others."""
-    from filelock import FileLock, Timeout  # slow to import, and rarely needed
-
     try:
-        with FileLock(file.with_suffix(".lock"), timeout=wait_seconds, mode=0o600):
-            return False
-    except (Timeout, OSError):
+        lock_file(file.with_suffix(".lock"), wait_seconds).close()
+        return False
+    except OSError:
         return True
 
 
@@ -240,12 +238,7 @@ class RemoteLibrary(Operations):
     def __enter__(self) -> RemoteLibrary:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def run(self, name: str, arguments: Mapping[str, Any]) -> Any:

@@ -16,10 +16,9 @@ from anyio.abc import ByteStream, SocketAttribute, SocketListener, TaskGroup
 
 from marklight.errors import MarklightError, SettingsError
 from marklight.ports import Progress
-from marklight.surfaces import operations
 from marklight.surfaces.daemon import State
 from marklight.surfaces.daemon.client import HANDSHAKE_SECONDS, MAX_HANDSHAKE_BYTES, encode
-from marklight.surfaces.host import IN_THIS_PROCESS, LibraryHost
+from marklight.surfaces.host import IN_THIS_PROCESS, LibraryHost, run
 
 if TYPE_CHECKING:
     from marklight.library import Library
@@ -203,7 +202,7 @@ class IpcServer:
 
 
 def _execute(library: Library, **arguments: Any) -> Any:
-    return encode(operations.run(library, **arguments))
+    return encode(run(library, **arguments))
 
 
 class LatestProgress:

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from socket import socket
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 from marklight.errors import SettingsError, StoreError, UsageError
 from marklight.model import digest
 from marklight.place import complete_commands, locate
-from marklight.private_files import is_plain_file, open_private
+from marklight.platforms import kill_command
+from marklight.private_files import is_plain_file, lock_file, open_private
 from marklight.surfaces.daemon import (
     SUFFIX,
     State,
@@ -67,18 +68,15 @@ def serve(
 
     `options` are settings of the table `serve`; `ready` is called once the daemon answers.
     """
-    from filelock import FileLock, Timeout
-
     from marklight.library import Library
 
     given = {"serve": options}
     library = Library(folder, given, assignments)
     settings = process_settings(assignments)
     file = state_file(library.place.folder, settings)
-    lock = FileLock(file.with_suffix(".lock"), mode=0o600)
     try:
-        lock.acquire(timeout=0)
-    except Timeout:
+        lock = lock_file(file.with_suffix(".lock"), 0.0)
+    except TimeoutError:
         other = _other_daemon(file)
         where = (
             f"at {other.address} (process {other.pid})" if other else "by a daemon that is starting"
@@ -88,7 +86,7 @@ def serve(
             raise UsageError(message, complete_commands(END_DAEMON, library.place.folder)) from None
         notify(message)
         return
-    with lock:
+    with closing(lock):
         listener = _listen(library, "port" in options, notify)
         for notice in library.notices():
             notify(notice)
@@ -113,7 +111,7 @@ def _other_daemon(file: Path) -> State | None:
 
 def _listen(library: Library, port_is_given: bool, notify: Callable[[str], None]) -> socket:
     """Bind to the configured address; to a free port if the default port is taken."""
-    from marklight.surfaces.http.address import check_host, configured_address, listen
+    from marklight.surfaces.http import check_host, configured_address, listen
 
     serve = library.serve
     check_host(serve.host)
@@ -268,17 +266,15 @@ def running_daemons(folder: Path | None) -> list[tuple[Path, State]]:
 
 def stop(folder: Path | None) -> list[State]:
     """Stop the daemons of a library, or all of this user; return them."""
-    from filelock import FileLock, Timeout
-
     running = running_daemons(folder)
     for file, state in running:
         with suppress(ProcessLookupError):  # it has just ended
             os.kill(state.pid, signal.SIGTERM)
         try:
             # A daemon holds its lock until it has ended.
-            with FileLock(file.with_suffix(".lock"), timeout=STOP_SECONDS):
+            with closing(lock_file(file.with_suffix(".lock"), STOP_SECONDS)):
                 remove_state(file, state)  # on Windows it ends at once
-        except Timeout:
+        except TimeoutError:
             raise unresponsive(state) from None
     return [state for _, state in running]
 
@@ -288,9 +284,9 @@ def unresponsive(state: State, error: Exception | None = None) -> StoreError:
     if isinstance(error, ClosedEarly):
         return StoreError(
             f"The daemon (process {state.pid}) {OVERLOADED}",
-            f"Try again when fewer are connected; `kill -9 {state.pid}` ends it without data loss",
+            f"Try again when fewer are connected; `{kill_command(state.pid)}` ends it without data loss",
         )
     return StoreError(
         f"The daemon (process {state.pid}) does not answer",
-        f"`kill -9 {state.pid}` ends it without data loss",
+        f"`{kill_command(state.pid)}` ends it without data loss",
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-import signal
 import socket
 import stat
 import sys
@@ -24,6 +23,7 @@ from marklight import __version__
 from marklight.errors import SettingsError
 from marklight.library import Library
 from marklight.place import PROJECT_FILE
+from marklight.platforms import on_termination
 from marklight.settings import SHARED_FILE, user_file
 from marklight.surfaces.daemon import (
     State,
@@ -35,7 +35,7 @@ from marklight.surfaces.daemon import (
 from marklight.surfaces.daemon.ipc_server import IpcServer
 from marklight.surfaces.daemon.worker_pool import WorkerPool
 from marklight.surfaces.host import LibraryHost
-from marklight.surfaces.http.address import configured_address, port_of
+from marklight.surfaces.http import configured_address, port_of
 from marklight.surfaces.http.app import make_app
 from marklight.surfaces.http.server import serve_http
 from marklight.trust import record_path
@@ -166,14 +166,11 @@ class Daemon:
                 os._exit(128 + number)
             loop.call_soon_threadsafe(self.stopped.set)
 
-        before = {
-            number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)
-        }
+        restore = on_termination(handle)
         try:
             yield
         finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+            restore()
 
     def _count_requests(self, app: ASGIApp) -> ASGIApp:
         async def counting_app(scope: Scope, receive: Receive, send: Send) -> None:

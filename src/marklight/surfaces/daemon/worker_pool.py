@@ -59,6 +59,8 @@ class WatcherState(NamedTuple):
     problem: str
     remark: str
     text_was_tried: bool
+    verified: str
+    """Version of the index that equals the disk; empty if that is not known."""
 
     @classmethod
     def of(cls, watcher: Watcher) -> WatcherState:
@@ -147,6 +149,7 @@ class _CallWatcher(Watcher):
 
     def __init__(self, library: Library, state: WatcherState) -> None:
         super().__init__(library)
+        library.text_ingest.scans.verified = state.verified
         self.progress, self.watching = state.progress, state.watching
         self.problem, self.remark = state.problem, state.remark
         if state.text_was_tried:

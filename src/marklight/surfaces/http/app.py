@@ -1,47 +1,29 @@
-"""The ASGI application: middleware, API routes, MCP and the static files of the web page."""
+"""The ASGI application: middleware, API routes, MCP over streamable HTTP, and the web page."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from hashlib import blake2b
-from pathlib import Path
-from typing import Any
 
+from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
+from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from marklight.errors import ModelError, NotFound
-from marklight.library import Library
+from marklight.formatting import escape_json
 from marklight.surfaces.host import LibraryHost
-from marklight.surfaces.http.address import Address
+from marklight.surfaces.http import Address
 from marklight.surfaces.http.errors import ErrorResponses, error_response, json_response
 from marklight.surfaces.http.openapi import Description
+from marklight.surfaces.http.page import BrowserCompression, page_routes
 from marklight.surfaces.http.request_guard import RequestGuard, RequestLimits, SecurityHeaders
 from marklight.surfaces.http.routes import Api, parse_query
 from marklight.surfaces.mcp.server import LibraryServer, make_server
-from marklight.surfaces.mcp.streamable_http import make_streamable
-
-WEB_FOLDER = Path(__file__).parent.parent / "web"
-INDEX_PAGE = "index.html"
-MEDIA_TYPES = {
-    ".html": "text/html; charset=utf-8",
-    ".css": "text/css; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
-    ".svg": "image/svg+xml",
-}
-PAGE_HEADERS = {
-    "content-security-policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
-        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    ),
-    # Revalidated with every request: after an update no browser mixes old and new files.
-    "cache-control": "no-cache",
-}
 
 
 def make_app(
@@ -62,7 +44,7 @@ def make_app(
             *Api(host).routes(),
             Route("/openapi.json", _openapi_endpoint(host, address)),
             Route("/mcp", mcp, methods=["POST", "GET", "DELETE"]),
-            *page_routes(),
+            *page_routes(host),
         ],
         lifespan=lifespan,
         middleware=[
@@ -70,6 +52,7 @@ def make_app(
             Middleware(ErrorResponses),
             Middleware(RequestGuard, address=address),
             Middleware(RequestLimits, timeout_seconds=host.library.serve.timeout_seconds),
+            Middleware(BrowserCompression),
         ],
         exception_handlers={HTTPException: _handle_http_exception},
     )
@@ -81,16 +64,9 @@ def make_app(
 def _openapi_endpoint(
     host: LibraryHost, address: Address
 ) -> Callable[[Request], Awaitable[Response]]:
-    def has_reranker(library: Library, **_: Any) -> bool:
-        try:
-            return library.models.any_reranker is not None
-        except ModelError:
-            return False
-
     async def openapi(request: Request) -> Response:
         parse_query(request, ())
-        reranks = await host.run(has_reranker)
-        description = Description(list(host.library.collections), bool(address.token), reranks)
+        description = Description(list(host.library.collections), bool(address.token))
         return json_response(description.document())
 
     return openapi
@@ -100,25 +76,66 @@ async def _handle_http_exception(_: Request, error: Exception) -> Response:
     return error_response(error)
 
 
-def page_routes() -> list[BaseRoute]:
-    """Return the routes of the web page, whose files are read once: no request names a file on the disk."""
-    contents = {
-        file.name: file.read_bytes() for file in WEB_FOLDER.iterdir() if file.suffix in MEDIA_TYPES
-    }
-    files = {name: (content, _etag(content)) for name, content in contents.items()}
-
-    async def serve(request: Request) -> Response:
-        name = request.path_params.get("name", INDEX_PAGE)
-        if name not in files:
-            raise NotFound(f"No such file of the web page: {name[:100]!r}")
-        content, etag = files[name]
-        headers = {**PAGE_HEADERS, "etag": etag}
-        if etag in request.headers.get("if-none-match", ""):
-            return Response(status_code=304, headers=headers)
-        return Response(content, headers=headers, media_type=MEDIA_TYPES[Path(name).suffix])
-
-    return [Route("/", serve), Route("/page/{name}", serve)]
+IDLE_SECONDS = 1800.0
+"""Idle time after which a session of an older protocol version is closed; its client starts another."""
+MAX_SESSIONS = 1000
+"""Each session holds a task and its streams."""
+MAX_BODY_BYTES = 4_000_000
+"""A thousand times the size of a usual request."""
 
 
-def _etag(content: bytes) -> str:
-    return f'"{blake2b(content, digest_size=8).hexdigest()}"'
+def make_streamable(
+    server: LibraryServer,
+) -> tuple[EscapedJson, StreamableHTTPSessionManager]:
+    """Return the ASGI application and its sessions, which must run (`sessions.run()`) while it serves."""
+    sessions = StreamableHTTPSessionManager(
+        server,
+        session_idle_timeout=IDLE_SECONDS,
+        max_sessions=MAX_SESSIONS,
+        max_request_body_size=MAX_BODY_BYTES,
+        # The request guard checks Host and Origin on every route.
+        security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+    )
+    return EscapedJson(StreamableHTTPASGIApp(sessions)), sessions
+
+
+class EscapedJson:
+    """ASGI middleware: escapes control characters in JSON bodies and events.
+
+    The SDK sends every JSON body and every event as one message, so no character is split between two.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        start: Message | None = None
+
+        async def escaped(message: Message) -> None:
+            nonlocal start
+            if message["type"] == "http.response.start" and _has_length(message):
+                start = message  # sent with the new length, once the body is known
+                return
+            if message["type"] == "http.response.body":
+                body = message.get("body", b"").decode("utf-8", "surrogateescape")
+                safe = escape_json(body).encode("utf-8", "surrogateescape")
+                message = {**message, "body": safe}
+                if start is not None:
+                    await send(_with_length(start, len(safe)))
+                    start = None
+            await send(message)
+
+        await self.app(scope, receive, escaped)
+
+
+def _has_length(start: Message) -> bool:
+    return any(name.lower() == b"content-length" for name, _ in start.get("headers", ()))
+
+
+def _with_length(start: Message, length: int) -> Message:
+    """Replace the Content-Length of a response whose body is a single message."""
+    headers = [
+        (name, str(length).encode() if name.lower() == b"content-length" else value)
+        for name, value in start.get("headers", ())
+    ]
+    return {**start, "headers": headers}

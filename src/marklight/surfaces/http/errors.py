@@ -19,7 +19,7 @@ from marklight.errors import (
     StoreError,
     UsageError,
 )
-from marklight.surfaces.render import to_json
+from marklight.surfaces.render import json_body
 
 NO_ROUTE, SEE_OPENAPI = "No such URL", "GET /openapi.json lists the URLs"
 RETRY_SECONDS = "1"
@@ -114,8 +114,8 @@ def status_of(error: MarklightError) -> int:
 def json_response(
     value: object, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """Return a response with the same bytes that the command line prints."""
-    body = f"{to_json(value)}\n".encode("utf-8", "replace")
+    """Return a response with the same bytes that the command line prints; bytes are a body that is encoded already."""
+    body = value if isinstance(value, bytes) else json_body(value)
     return Response(body, status, headers, media_type="application/json")
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 import anyio.from_thread
@@ -15,26 +15,28 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from marklight.answer import Answer
-from marklight.errors import MarklightError, ModelError, Stopped, UsageError
+from marklight.errors import MarklightError, ModelError, NotConfigured, Stopped
 from marklight.library import Library
 from marklight.library.ask import validate
 from marklight.operations import OPERATIONS
 from marklight.query import Query
 from marklight.results import Sentence
+from marklight.serialization import json_values
 from marklight.surfaces.host import LibraryHost
 from marklight.surfaces.http.errors import error_body, unexpected
 from marklight.surfaces.render import to_json
 
 Arguments = Mapping[str, Any]
+Result = TypeVar("Result")
 Step = tuple[str, Arguments]
 """Name of a step, and the arguments of its search or the answer."""
 
 
 async def cancel_on_disconnect(
-    request: Request, host: LibraryHost, operation: str, arguments: Arguments
-) -> dict[str, Any]:
-    """Return the result of an operation, which is cancelled if the client disconnects."""
-    result: dict[str, Any] = {}
+    request: Request, call: Awaitable[Result], arguments: Arguments
+) -> Result:
+    """Return the result of a call with these arguments, which is cancelled if the client disconnects."""
+    results: list[Result] = []
     errors: list[Exception] = []
     async with anyio.create_task_group() as group:
 
@@ -46,19 +48,19 @@ async def cancel_on_disconnect(
 
         group.start_soon(watch)
         try:
-            result = await host.call(operation, arguments)
+            results.append(await call)
         except Exception as error:
             errors.append(error)
         group.cancel_scope.cancel()
     if errors:
         raise missing_reranker(errors[0], arguments)
-    return result
+    return results[0]
 
 
 def missing_reranker(error: Exception, arguments: Arguments) -> Exception:
     """Convert the error of a requested but missing cross-encoder to a client error: a retry does not help."""
     if isinstance(error, ModelError) and arguments.get("rerank"):
-        return UsageError(error.message, error.hint)
+        return NotConfigured(error.message, error.hint)
     return error
 
 
@@ -70,7 +72,7 @@ async def stream_search(request: Request, host: LibraryHost, arguments: Argument
     started_at = time.perf_counter()
     remaining = steps(arguments, await _will_rerank(host, arguments))
     name, first = next(remaining)
-    answer = await cancel_on_disconnect(request, host, "search", first)
+    answer = await cancel_on_disconnect(request, host.call("search", first), first)
     return StreamingResponse(
         _events(host, (name, answer), remaining, started_at),
         media_type="text/event-stream",
@@ -83,7 +85,7 @@ async def _events(
     host: LibraryHost, first: Step, remaining: Iterator[Step], started_at: float
 ) -> AsyncIterator[bytes]:
     done = [first[0]]
-    yield event("results", {"step": first[0], **first[1]})
+    yield FIRST_ID + event("results", {"step": first[0], **first[1]})
     try:
         for name, arguments in remaining:
             answer = await host.call("search", arguments)
@@ -125,6 +127,10 @@ def steps(arguments: Arguments, reranks: bool) -> Iterator[Step]:
         yield name, arguments
 
 
+FIRST_ID = b"id: 1\n\n"
+"""Begins every stream: an EventSource that reconnects sends it as Last-Event-ID, and `routes.py` answers 204."""
+
+
 def event(name: str, value: object) -> bytes:
     """Encode one server-sent event, its data on one line."""
     return f"event: {name}\ndata: {to_json(value, indent=None)}\n\n".encode("utf-8", "replace")
@@ -160,6 +166,7 @@ class AnswerStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - an ASGI application
         start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
         await send(start)
+        await send({"type": "http.response.body", "body": FIRST_ID, "more_body": True})
         writer, events = anyio.create_memory_object_stream[bytes](math.inf)
         async with anyio.create_task_group() as group:
 
@@ -190,7 +197,7 @@ class AnswerStream(Response):
         def emit(item: Answer | Sentence) -> None:
             name = "sentence" if isinstance(item, Sentence) else "sources"
             with suppress(*CLOSED):  # the client has disconnected; the next check ends the work
-                anyio.from_thread.run_sync(put, event(name, item.to_dict()))
+                anyio.from_thread.run_sync(put, event(name, json_values(item)))
 
         answer: dict[str, Any] = {}
         try:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from marklight import __version__
+from marklight.lazy import dataclass
 from marklight.library.configuration import SKIPPABLE, stage_name
 from marklight.parameters import Parameter
 from marklight.search import pipeline
-from marklight.surfaces import schemas
+from marklight.serialization import object_schema
+from marklight.surfaces.host import result_schema
 from marklight.surfaces.http import routes
 from marklight.surfaces.http.routes import BLANK, NOT_BLANK, Endpoint
 
@@ -20,7 +22,7 @@ DESCRIPTION = (
     "Search and read Markdown documents on this machine. Every response is the JSON that the command line"
     " prints. MCP is served at /mcp, the web page at /."
 )
-HEALTH = schemas.object_of(
+HEALTH = object_schema(
     {
         "ok": {"type": "boolean"},
         "version": {"type": "string"},
@@ -28,8 +30,12 @@ HEALTH = schemas.object_of(
             "type": ["object", "null"],
             "description": "Progress of indexing; null when it is finished.",
         },
-    }
+    },
+    title="Health",
 )
+BINARY = {"type": "string", "format": "binary"}
+IMAGE = "application/octet-stream"
+"""Declared type of images: client generators do not accept `image/*`."""
 STATUS_DESCRIPTIONS = {
     "400": "The request is malformed.",
     "401": "The token is missing or wrong.",
@@ -40,7 +46,7 @@ STATUS_DESCRIPTIONS = {
     "503": "Too many requests at once, or the index is not available.",
 }
 EVENT = {
-    **schemas.object_of(
+    **object_schema(
         {
             "event": {"type": "string", "enum": ["results", "error", "done"]},
             "data": {"type": "string", "description": "JSON."},
@@ -50,7 +56,7 @@ EVENT = {
     " reranked; `error` if a step fails; finally `done`.",
 }
 ANSWER_EVENT = {
-    **schemas.object_of(
+    **object_schema(
         {
             "event": {"type": "string", "enum": ["sources", "sentence", "error", "done"]},
             "data": {"type": "string", "description": "JSON."},
@@ -67,59 +73,60 @@ GLOB = f"^{_GLOB_PART}(?:/{_GLOB_PART}){{0,8}}$"
 """At most as many wildcards as the library accepts (text/globs.py)."""
 DATE = "^(?:[1-9][0-9]{3}(?:-(?:0[1-9]|1[0-2])(?:-(?:0[1-9]|1[0-9]|2[0-8]))?)?)?$"
 """A subset of the accepted dates: days after the 28th, times and time zones are accepted too."""
-_PLAIN_STRING = '"[^"\\\\\\u0000-\\u001f]*"'
-CURSOR = f"^(?:\\[{_PLAIN_STRING}, {_PLAIN_STRING}\\])?$"
-"""The `next` value of a page of documents."""
-
-
-RESULTS: Mapping[str, Schema] = {
-    "search": schemas.ANSWER,
-    "ask": schemas.CITED_ANSWER,
-    "list_documents": schemas.LISTING,
-    "commits": schemas.COMMITS,
-    "documents": schemas.DOCUMENTS,
-    "get": schemas.EXTRACT,
-    "outline": schemas.OUTLINE,
-    "page": OBJECT,
-    "related": schemas.RELATED,
-    "links": schemas.LINKS,
-    "graph": schemas.GRAPH,
-    "tags": schemas.TAGS,
-    "status": schemas.STATUS,
-}
+ERROR = object_schema(
+    {
+        "error": object_schema(
+            {
+                "type": {"type": "string"},
+                "message": {"type": "string", "description": "What happened."},
+                "hint": {"type": "string", "description": "What to do."},
+            },
+            title="ErrorDetail",
+        )
+    },
+    title="Error",
+)
 EVENTS = {"search": EVENT, "ask": ANSWER_EVENT}
+RECONNECTED = "The client has reconnected (it sends `Last-Event-ID`): nothing is repeated."
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """Describe a server with these collections, token and cross-encoder."""
+    """Describe a server with these collections, and with or without a token."""
 
     collections: Sequence[str]
     token: bool
-    reranks: bool
 
     def document(self) -> Schema:
         """Return the OpenAPI document."""
         paths: Schema = {
             "/health": {"get": {**self._get("Health", HEALTH), "security": []}},
             "/openapi.json": {"get": self._get("Description", OBJECT, statuses=("503",))},
+            "/api/files/{path}": {"get": self._image()},
         }
         for endpoint in routes.ENDPOINTS:
             paths[endpoint.path] = self._path_item(endpoint)
         responses = {code: _error_response(text) for code, text in STATUS_DESCRIPTIONS.items()}
+        schemas: dict[str, Schema] = {}
         description: Schema = {
             "openapi": "3.1.0",
             "info": {"title": "Marklight", "version": __version__, "description": DESCRIPTION},
-            "paths": paths,
-            "components": {"responses": responses},
+            "paths": _referenced(paths, schemas),
+            "components": {"responses": _referenced(responses, schemas), "schemas": schemas},
         }
         if self.token:
             description["components"]["securitySchemes"] = {
                 "token": {"type": "http", "scheme": "bearer"}
             }
             description["security"] = [{"token": []}]
-            del paths["/health"]["get"]["responses"]["401"]
+            del description["paths"]["/health"]["get"]["responses"]["401"]
         return description
+
+    def _image(self) -> Schema:
+        parameters = self._parameters([routes.DOCUMENT_PATH], "path")
+        item = self._get("Image", BINARY, parameters, ("404", "503"), IMAGE)
+        item["responses"]["304"] = {"description": "The image has not changed."}
+        return item
 
     def _path_item(self, endpoint: Endpoint) -> Schema:
         events = EVENTS[endpoint.operation] if endpoint.streams else None
@@ -128,11 +135,13 @@ class Description:
             parameters = self._parameters(endpoint.query_parameters)
             if endpoint.prefix:
                 parameters = [*self._parameters([routes.DOCUMENT_PATH], "path"), *parameters]
-            result = events or RESULTS[endpoint.operation]
+            result = events or result_schema(endpoint.operation)
             media_type = "text/event-stream" if events else "application/json"
             item["get"] = self._get(
                 endpoint.summary, result, parameters, ("404", "503"), media_type
             )
+            if events:
+                item["get"]["responses"]["204"] = {"description": RECONNECTED}
         if endpoint.has_body:
             item["post"] = self._post(endpoint)
         return item
@@ -153,13 +162,14 @@ class Description:
         }
 
     def _post(self, endpoint: Endpoint) -> Schema:
-        body = _body([(each, self.exact_schema(each)) for each in endpoint.parameters])
+        parameters = [(each, self.exact_schema(each)) for each in endpoint.parameters]
+        body = _body(f"{endpoint.operation.title().replace('_', '')}Request", parameters)
         statuses = ("400", "403", "404", "413", "422", "503")
         return {
             "summary": endpoint.summary,
             "operationId": f"{_operation_id(endpoint.summary)}_by_body",
             "requestBody": {"required": True, "content": {"application/json": {"schema": body}}},
-            "responses": self._responses(RESULTS[endpoint.operation], statuses),
+            "responses": self._responses(result_schema(endpoint.operation), statuses),
         }
 
     def _responses(
@@ -191,8 +201,6 @@ class Description:
                 return schema  # a blank one counts as missing
             case "q" | "query" | "hypothesis" | "ref":
                 return {**schema, "minLength": 1, "pattern": NOT_BLANK}
-            case "after" if "Cursor" in parameter.description:
-                return {**schema, "pattern": CURSOR}
             case "after" | "before":
                 return {**schema, "pattern": DATE}
             case "path" | "exclude" | "files" if schema["type"] == "array":
@@ -200,22 +208,47 @@ class Description:
             case "tag" | "author":
                 return {**schema, "items": {**schema["items"], "pattern": NO_NUL}}
             case "collection" if schema["type"] == "array":
-                return {**schema, "items": {"type": "string", "enum": list(self.collections)}}
+                return {**schema, "items": {**self._collection, "type": "string"}}
             case "collection":
-                return {**schema, "enum": list(self.collections)}
+                return {**schema, **self._collection}
             case "where":
                 values = {**schema["additionalProperties"], "pattern": NO_NUL}
                 keys = {"pattern": NO_NUL}
                 return {**schema, "additionalProperties": values, "propertyNames": keys}
-            case "rerank" if not self.reranks:
-                description = f"{schema['description']} No cross-encoder is installed."
-                return {**schema, "enum": [False], "description": description}
             case "settings":
                 return _settings_schema(schema)
+            case name if "enum" in schema:
+                return {**schema, "title": f"{name.title()}Name"}
         return schema
 
+    @property
+    def _collection(self) -> Schema:
+        return {"title": "Collection", "enum": list(self.collections)}
 
-def _body(parameters: Iterable[tuple[Parameter, Schema]]) -> Schema:
+
+def _referenced(value: Any, schemas: dict[str, Schema]) -> Any:
+    """Move schemas with a title to `schemas`, and return the value with references to them."""
+    if isinstance(value, list):
+        return [_referenced(item, schemas) for item in value]
+    if not isinstance(value, dict):
+        return value
+    found = {key: _referenced(item, schemas) for key, item in value.items()}
+    if not isinstance(value.get("title"), str):
+        return found
+    name = found.pop("title")
+    beside = {key: found.pop(key) for key in ("description", "default") if key in found}
+    kind = found["type"]
+    nullable = "null" in kind
+    if nullable:
+        found["type"] = kind[0]
+    if "enum" in found:
+        found.pop("maxLength", None)  # differs between a body and a query string, and means nothing
+    assert schemas.setdefault(name, found) == found, f"two schemas are named {name}"
+    reference = {"$ref": f"#/components/schemas/{name}"}
+    return {**({"anyOf": [reference, {"type": "null"}]} if nullable else reference), **beside}
+
+
+def _body(title: str, parameters: Iterable[tuple[Parameter, Schema]]) -> Schema:
     properties: Schema = {}
     required = []
     for parameter, schema in parameters:
@@ -225,6 +258,7 @@ def _body(parameters: Iterable[tuple[Parameter, Schema]]) -> Schema:
             schema = _nullable(schema)
         properties[parameter.name] = schema
     return {
+        "title": title,
         "type": "object",
         "properties": properties,
         "required": required,
@@ -233,16 +267,22 @@ def _body(parameters: Iterable[tuple[Parameter, Schema]]) -> Schema:
 
 
 def _nullable(schema: Schema) -> Schema:
-    """Allow null, which counts as missing, and a single string in place of a list."""
+    """Allow null, which counts as missing, and a single string in place of a list.
+
+    The default is moved to the description: with the keyword, generators of TypeScript require the property.
+    """
     null = {"type": "null"}
+    default = schema.pop("default", False)
+    if default is not False:
+        text = json.dumps(default).strip('"')
+        schema["description"] = f"{schema['description']} Default: {text}."
     if schema["type"] == "array":
         alternatives = [schema, schema["items"], null]
     elif isinstance(schema.get("additionalProperties"), dict):
         pairs = _for_query_string(schema)
         alternatives = [schema, pairs["items"], pairs, null]
     else:
-        values = {"enum": [*schema["enum"], None]} if "enum" in schema else {}
-        return {**schema, "type": [schema["type"], "null"], **values}
+        return {**schema, "type": [schema["type"], "null"]}
     return {"description": schema["description"], "anyOf": alternatives}
 
 
@@ -255,7 +295,7 @@ def _for_query_string(schema: Schema) -> Schema:
 
 
 def _error_response(text: str) -> Schema:
-    return {"description": text, "content": {"application/json": {"schema": schemas.ERROR}}}
+    return {"description": text, "content": {"application/json": {"schema": ERROR}}}
 
 
 def _operation_id(summary: str) -> str:
@@ -280,4 +320,4 @@ def _settings_schema(schema: Schema) -> Schema:
         confidence=table(threshold=fraction),
         per_document=table(max_passages={"type": "integer", "minimum": 1}),
     )
-    return {**schema, **table(search=search)}
+    return {**schema, **table(search=search), "title": "SearchSettings"}

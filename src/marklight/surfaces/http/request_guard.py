@@ -14,7 +14,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from marklight.surfaces.http.address import Address
+from marklight.surfaces.http import Address
 from marklight.surfaces.http.errors import BadRequest, Forbidden, TooLarge, Unauthorized
 
 SECURITY_HEADERS = {
@@ -50,6 +50,10 @@ MAX_HEAD_BYTES = 131_072
 DRAIN_BYTES, DRAIN_SECONDS = 8_000_000, 1.0
 """Read from a body that is too large: a client that is cut off while it sends cannot read the error."""
 CLOSE = {"connection": "close"}
+FOREIGN = (
+    "Requests from other websites are not allowed",
+    "To allow one, add its origin to serve.allow_origins",
+)
 
 
 class SecurityHeaders:
@@ -113,18 +117,19 @@ class RequestGuard:
         allowed = self._host_names(scope)
         if len(hosts) != 1 or hosts[0].lower() not in allowed:
             raise Forbidden(
-                "The Host header does not name this server", f"Use the URL {self.address.url}"
+                "The Host header does not name this server",
+                f"Use the URL {self.address.url}, or add the name to serve.allow_hosts",
             )
         origins = _header_values(scope, b"origin")
         ours = {f"{scope['scheme']}://{name}" for name in allowed}
         others = [origin for origin in origins if origin not in self.address.allow_origins]
         if any(origin not in ours for origin in others):
-            raise Forbidden("Requests from other websites are not allowed")
+            raise Forbidden(*FOREIGN)
         if origins and not others:
             return
         sites = _header_values(scope, b"sec-fetch-site")
         if any(site not in SAME_SITE_VALUES for site in sites) and not _is_page_visit(scope):
-            raise Forbidden("Requests from other websites are not allowed")
+            raise Forbidden(*FOREIGN)
 
     def _is_preflight(self, scope: Scope) -> bool:
         """Return true if a browser checks whether a page of an allowed origin may send a request."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
+from functools import cached_property, partial
+from hashlib import blake2b
 from typing import Any
 from urllib.parse import parse_qsl, unquote_to_bytes
 
@@ -15,6 +16,7 @@ from starlette.routing import BaseRoute, Route
 
 from marklight import __version__
 from marklight.errors import NotFound, UsageError
+from marklight.lazy import dataclass
 from marklight.operations import MAX_REF, OPERATIONS
 from marklight.parameters import Parameter, parse
 from marklight.surfaces.host import LibraryHost
@@ -163,7 +165,7 @@ LINE_RANGE = Parameter.of(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Endpoint:
     """A URL with the operation that it calls."""
 
@@ -191,7 +193,7 @@ class Endpoint:
         declared = OPERATIONS[self.operation].parameters
         return tuple(map(_bounded, declared)) if self.operation == "list_documents" else declared
 
-    @property
+    @cached_property
     def query_parameters(self) -> tuple[Parameter, ...]:
         """Return the parameters of the query string: the query is `q`, texts are shorter, settings need a body."""
         omitted = {"settings", *self.omit, *(("ref",) if self.prefix else ())}
@@ -233,7 +235,6 @@ ENDPOINTS = (
     Endpoint("/api/ask/stream", "ask", "Answer sentence by sentence", streams=True),
     Endpoint("/api/list", "list_documents", "Matching documents", has_body=True),
     Endpoint("/api/commits", "commits", "Commits", has_query=False, has_body=True),
-    Endpoint("/api/documents", "documents", "List documents"),
     Endpoint(
         "/api/documents/{path}",
         "get",
@@ -268,6 +269,7 @@ class Api:
             "/api/ask": self.ask,
             "/api/ask/stream": self.ask_stream,
             "/api/documents/{path}": self.document,
+            "/api/page/{path}": self.page,
         }
         handler = partial(special.get(endpoint.path, self.call), endpoint=endpoint)
         methods = ["GET"] * endpoint.has_query + ["POST"] * endpoint.has_body
@@ -288,11 +290,14 @@ class Api:
             arguments = endpoint.parse_query(request)
         if endpoint.operation == "list_documents":
             arguments.setdefault("limit", LISTED)
-        return json_response(await self._run(request, endpoint.operation, arguments))
+        return await self._respond(request, endpoint.operation, arguments)
 
     async def stream(self, request: Request, endpoint: Endpoint) -> Response:
-        """Search passages; stream the results of each step."""
-        return await stream_search(request, self.host, endpoint.parse_query(request))
+        """Search passages; stream the results of each step. A client that reconnects gets 204 and stops."""
+        arguments = endpoint.parse_query(request)
+        if "last-event-id" in request.headers:
+            return Response(status_code=204)
+        return await stream_search(request, self.host, arguments)
 
     async def ask(self, request: Request, endpoint: Endpoint) -> Response:
         """Return an answer of the configured language model, with sources; HEAD does not call the model."""
@@ -302,8 +307,10 @@ class Api:
         return await self.call(request, endpoint)
 
     async def ask_stream(self, request: Request, endpoint: Endpoint) -> Response:
-        """Stream an answer, sentence by sentence; HEAD does not call the model."""
+        """Stream an answer, sentence by sentence; neither HEAD nor a client that reconnects calls the model."""
         arguments = endpoint.parse_query(request)
+        if "last-event-id" in request.headers:
+            return Response(status_code=204)
         await validate_question(self.host, arguments)
         if request.method == "HEAD":
             return Response(media_type=AnswerStream.media_type)
@@ -320,14 +327,29 @@ class Api:
             start, _, end = lines.partition("-")
             first, last = int(start), int(end or start)
             if heading is not None:
-                section = await self._run(request, "get", arguments)
+                section = await cancel_on_disconnect(
+                    request, self.host.call("get", arguments), arguments
+                )
                 first, last = max(first, section["lines"][0]), min(last, section["lines"][1])
             if last < first:
                 raise NotFound(f"No such lines: {lines}", "Write the first line first: 10-40")
             arguments["ref"] = f"{path}:{first}-{last}"
-        return json_response(await self._run(request, "get", arguments))
+        return await self._respond(request, "get", arguments)
 
-    async def _run(
+    async def page(self, request: Request, endpoint: Endpoint) -> Response:
+        """Return a document as HTML; without a body if the client has this version."""
+        arguments = endpoint.parse_query(request)
+        response = await self._respond(request, endpoint.operation, arguments)
+        etag = f'W/"{blake2b(bytes(response.body), digest_size=8).hexdigest()}"'
+        response.headers["etag"] = etag
+        response.headers["cache-control"] = "no-cache"
+        if etag in request.headers.get("if-none-match", ""):
+            return Response(status_code=304, headers={"etag": etag, "cache-control": "no-cache"})
+        return response
+
+    async def _respond(
         self, request: Request, operation: str, arguments: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        return await cancel_on_disconnect(request, self.host, operation, arguments)
+    ) -> Response:
+        """Execute an operation; its result is encoded where it is computed, so that the event loop is free."""
+        call = self.host.call_encoded(operation, arguments)
+        return json_response(await cancel_on_disconnect(request, call, arguments))

@@ -27,6 +27,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from marklight.errors import Overloaded
+from marklight.platforms import open_file_limit
 from marklight.surfaces.http.errors import BadRequest, error_response
 from marklight.surfaces.http.request_guard import MAX_HEAD_BYTES, SECURITY_HEADERS, SecurityHeaders
 
@@ -44,6 +45,8 @@ CROWDED_IDLE_SECONDS = 1.0
 """Time limit for an idle client while other clients wait for a connection."""
 ACCEPT_RETRY_SECONDS = 1.0
 """Pause before the next `accept` when no file descriptor is left."""
+MAX_CHUNKS = 4096
+"""Chunks of a request body: parsing one takes about 10 µs, during which no other client is answered."""
 LINGER_SECONDS = 1.0
 """Time for a client to read our 400 response while it may still be sending."""
 
@@ -69,17 +72,13 @@ def connection_limits() -> ConnectionLimits:
 
 def _free_files() -> int | None:
     """Return the number of file descriptors for connections; None without a limit."""
-    try:
-        import resource
-    except ImportError:  # Windows
-        return None
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY:
+    limit = open_file_limit()
+    if limit is None:
         return None
     used = 2 * RESERVED_FILES
     with suppress(OSError):
         used = RESERVED_FILES + len(os.listdir("/dev/fd"))
-    return soft - used
+    return limit - used
 
 
 async def serve_http(
@@ -100,7 +99,6 @@ async def serve_http(
         server_header=False,
         date_header=False,
         proxy_headers=False,
-        h11_max_incomplete_event_size=MAX_HEAD_BYTES,
         timeout_keep_alive=min(KEEP_ALIVE_SECONDS, ceil(timeout_seconds)),
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
     )
@@ -201,6 +199,25 @@ async def too_many_connections(scope: Scope, receive: Receive, send: Send) -> No
     await response(scope, receive, send)
 
 
+class RequestParser(h11.Connection):
+    """Parses requests, and rejects bodies in too many chunks."""
+
+    _chunks = 0
+    problem = ""
+    """Why a request was rejected, if not because it is invalid."""
+
+    def next_event(self) -> Any:
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            self._chunks = 0
+        elif isinstance(event, h11.Data) and event.chunk_start:
+            self._chunks += 1
+            if self._chunks > MAX_CHUNKS:
+                self.problem = f"The request body has too many chunks: at most {MAX_CHUNKS:,}"
+                raise h11.RemoteProtocolError(self.problem)
+        return event
+
+
 class Connection(H11Protocol):
     """One client connection with time limits for reading a request and writing a response."""
 
@@ -215,6 +232,7 @@ class Connection(H11Protocol):
         on_close: Callable[[], None],
     ) -> None:
         super().__init__(config, server_state, app_state)
+        self.conn = self._parser = RequestParser(h11.SERVER, MAX_HEAD_BYTES)
         self._timeout_seconds = timeout_seconds
         self._max_served = max_served
         self._on_close = on_close
@@ -318,7 +336,7 @@ class Connection(H11Protocol):
         if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             self.transport.abort()
             return
-        response: Response = error_response(BadRequest(msg.rstrip(".")))
+        response: Response = error_response(BadRequest(self._parser.problem or msg.rstrip(".")))
         headers = {**SECURITY_HEADERS, **response.headers, "connection": "close"}
         for event in (
             h11.Response(status_code=400, headers=list(headers.items()), reason=b"Bad Request"),

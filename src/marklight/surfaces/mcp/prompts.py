@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import mcp_types as types
@@ -11,8 +12,8 @@ from mcp.shared.exceptions import MCPError
 from marklight.errors import MarklightError
 from marklight.formatting import one_line
 from marklight.parameters import Parameter, parse, suggest
-from marklight.surfaces.host import LibraryHost
-from marklight.surfaces.mcp import documents, rendering
+from marklight.surfaces.host import LibraryHost, execute
+from marklight.surfaces.mcp import rendering
 from marklight.surfaces.mcp.rendering import QUOTED
 
 if TYPE_CHECKING:
@@ -92,16 +93,16 @@ class PromptHandler:
         return types.GetPromptResult(description=description, messages=[message])
 
     async def _summarize_section(self, arguments: dict[str, str]) -> str:
-        several = self.host.several_collections
         heading = arguments.get("heading", "").strip().lstrip("#").strip()
         ref = f"{arguments['path']}#{heading}" if heading else arguments["path"]
-        extract = await self.host.call("get", {"ref": ref})
-        extract = documents.limit_extract(extract, several, SECTION_TOKENS)
+        work = partial(execute, name="get", arguments={"ref": ref})
+        extract = await self.host.run(work, in_worker=True)
+        extract = rendering.limit_extract(extract, SECTION_TOKENS)
         return (
             "Summarize this part of a document in a few sentences for a reader who has not seen it: what it is"
             " about, what it states, and what one has to do or decide. Use nothing but this text, and cite its"
             f" location, which follows 'document:'. {QUOTED}\n\n"
-            f"{documents.extract_text(extract, several)}"
+            f"{rendering.extract_text(extract)}"
         )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import signal
 import sys
 from contextlib import suppress
 from dataclasses import replace
@@ -19,6 +18,7 @@ from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
 from marklight.formatting import escape_json
+from marklight.platforms import on_termination
 from marklight.surfaces.host import LibraryHost
 from marklight.surfaces.mcp.server import LibraryServer, make_server
 
@@ -33,24 +33,22 @@ def serve_stdio(library: Library) -> int:
     """Serve until the client closes standard input or a signal arrives."""
     # Critical messages only: many clients show every line of standard error as an error.
     logging.basicConfig(level=logging.CRITICAL, stream=sys.stderr)
+    on_termination(_exit)
     anyio.run(_serve, library)
     return 0
 
 
 async def _serve(library: Library) -> None:
     host = LibraryHost(library)
-    async with anyio.create_task_group() as group:
-        group.start_soon(_exit_on_signal)
-        async with host.open():
-            async with stdio_server() as (read, write):
-                try:
-                    await serve_streams(make_server(host), read, write)
-                except anyio.get_cancelled_exc_class():
-                    # The client is gone; the thread that reads standard input cannot be woken.
-                    os._exit(0)
-            # An abandoned search or an indexing batch must not keep the process alive.
-            _exit_soon()
-        group.cancel_scope.cancel()
+    async with host.open():
+        async with stdio_server() as (read, write):
+            try:
+                await serve_streams(make_server(host), read, write)
+            except anyio.get_cancelled_exc_class():
+                # The client is gone; the thread that reads standard input cannot be woken.
+                os._exit(0)
+        # An abandoned search or an indexing batch must not keep the process alive.
+        _exit_soon()
 
 
 async def serve_streams(server: LibraryServer, read: Any, write: Any) -> None:
@@ -132,11 +130,9 @@ def _is_id(value: object) -> bool:
     return isinstance(value, int)
 
 
-async def _exit_on_signal() -> None:
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        async for number in signals:
-            # The thread that reads standard input cannot be woken, so there is nothing to wait for.
-            os._exit(128 + number)
+def _exit(number: int, _: Any) -> None:
+    # The thread that reads standard input cannot be woken, so there is nothing to wait for.
+    os._exit(128 + number)
 
 
 def _exit_soon() -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 from marklight.errors import UsageError
+from marklight.lazy import dataclass
 from marklight.operations import MAX_REF, OPERATIONS
 from marklight.parameters import Parameter, parse, suggest
+from marklight.query import PARAMETERS
 from marklight.reference import has_wildcards
-from marklight.surfaces import schemas
+from marklight.surfaces.host import result_schema
 from marklight.surfaces.mcp.rendering import DEFAULT_TOKENS, QUOTED
 
 ALIASES = {
@@ -40,15 +42,13 @@ LISTED_KEYWORDS = (
     *("type", "items", "properties", "additionalProperties", "enum", "default", "description"),
 )
 """Keywords of JSON Schema that tools/list contains; limits are checked by the server, whose error names them."""
-FILTERS = {
+FILTERS = dict.fromkeys((name for name in PARAMETERS if name != "collection"), "") | {
     "path": "Globs or paths: guide/**",
-    "tag": "",
     "where": "Frontmatter values.",
     "after": "2026-01-31 or 2026-01",
-    "before": "",
     "exclude": "Files already read.",
 }
-"""Filters of documents, with their descriptions for a model."""
+"""Filters of documents, with their descriptions for a model; that of collections only where there are several."""
 QUERY = "A question or words; quote exact phrases."
 TOKENS: Mapping[str, Any] = {"minimum": 1, "maximum": 1_000_000, "default": DEFAULT_TOKENS}
 PAGES: Mapping[str, Any] = {"minimum": 1, "maximum": 100_000, "default": 1}
@@ -93,9 +93,15 @@ class Tool:
     description: str
     operation: str
     parameters: Sequence[Parameter]
-    output_schema: schemas.Schema
     unlisted: frozenset[str] = frozenset()
     """Parameters that are accepted but not listed."""
+
+    @property
+    def output_schema(self) -> dict[str, Any]:
+        """Return the JSON Schema of structured content: the result of the operation."""
+        schema = result_schema(self.operation)
+        # In place of documents, `list_documents` can return the tags.
+        return {**schema, "required": []} if self.operation == "list_documents" else schema
 
     @property
     def input_schema(self) -> dict[str, Any]:
@@ -209,7 +215,6 @@ def tools_for(several_collections: bool, reranker: bool = True) -> Mapping[str, 
                     explain="",
                 ),
             ),
-            schemas.ANSWER,
             unlisted=frozenset() if reranker else frozenset({"rerank"}),
         ),
         Tool(
@@ -231,10 +236,12 @@ def tools_for(several_collections: bool, reranker: bool = True) -> Mapping[str, 
                 ),
                 Parameter.of("category", "string", "In frontmatter."),
                 Parameter.of("links_to", "string", "Linking to this document.", maxLength=MAX_REF),
+                Parameter.of(
+                    "links_from", "string", "Linked from this document.", maxLength=MAX_REF
+                ),
                 Parameter.of("show", "string", "What to list.", enum=["documents", "tags"]),
                 MAX_TOKENS,
             ),
-            schemas.LISTING,
         ),
         Tool(
             "search_with_hypothesis",
@@ -252,7 +259,6 @@ def tools_for(several_collections: bool, reranker: bool = True) -> Mapping[str, 
                 ),
                 *declared("search", **undescribed),
             ),
-            schemas.ANSWER,
             unlisted=frozenset(
                 {"min_confidence", "where", "after", "before", "exclude", "collection"}
             ),
@@ -273,7 +279,6 @@ def tools_for(several_collections: bool, reranker: bool = True) -> Mapping[str, 
                 before="",
                 max_tokens="",
             ),
-            schemas.COMMITS,
             unlisted=frozenset({"min_confidence"}),
         ),
         Tool(
@@ -287,7 +292,6 @@ def tools_for(several_collections: bool, reranker: bool = True) -> Mapping[str, 
                 Parameter.of("line_numbers", "boolean", "Number the lines.", default=False),
                 MAX_TOKENS,
             ),
-            schemas.EXTRACT,
         ),
         Tool(
             "outline",
@@ -301,7 +305,6 @@ def tools_for(several_collections: bool, reranker: bool = True) -> Mapping[str, 
                 Parameter.of("page", "integer", "", **PAGES),
                 MAX_TOKENS,
             ),
-            schemas.OUTLINE,
         ),
         Tool(
             "related_documents",
@@ -309,7 +312,6 @@ def tools_for(several_collections: bool, reranker: bool = True) -> Mapping[str, 
             "List documents related to a document by links, shared tags or meaning, with the reasons.",
             "related",
             declared("related", ref=REF),
-            schemas.RELATED,
         ),
         Tool(
             "index_status",
@@ -317,7 +319,6 @@ def tools_for(several_collections: bool, reranker: bool = True) -> Mapping[str, 
             "Show how much is indexed, what is in progress and which files failed.",
             "status",
             (),
-            schemas.STATUS,
         ),
     )
     return {tool.name: tool for tool in tools}

@@ -1,42 +1,157 @@
-"""Handle tools/list and tools/call: call operations of the library, some tools several, and render the results."""
+"""Handle tools/list and tools/call: call operations of the library, some tools several, and render the results.
+
+The tool `ask` lets the client's own model write an answer (MCP sampling), and every sentence is checked. It is offered to
+clients that declare the capability `sampling` over a connection on which the server can send requests, which protocol
+versions up to 2025-11-25 have.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import anyio.from_thread
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
+from mcp.shared.message import ServerMessageMetadata
+from pydantic import ValidationError
 
-from marklight.errors import MarklightError, NotFound, UsageError
+from marklight.answer import Answer
+from marklight.errors import MarklightError, ModelServerError, NotFound, Stopped, UsageError
 from marklight.formatting import one_line, place_text
 from marklight.library.configuration import Ask
-from marklight.model import DocumentId
 from marklight.parameters import suggest
-from marklight.ports import Progress
+from marklight.ports import Progress, Prompt
 from marklight.reference import escape_glob, has_wildcards
-from marklight.surfaces import operations
-from marklight.surfaces.host import LibraryHost
-from marklight.surfaces.mcp import documents, rendering
-from marklight.surfaces.mcp.introduction import Introduction
-from marklight.surfaces.mcp.notifications import report_progress
-from marklight.surfaces.mcp.rendering import DEFAULT_TOKENS
-from marklight.surfaces.mcp.sampling import (
-    ASK,
-    SamplingModel,
-    answer_text,
-    answer_tokens,
-    offers_sampling,
+from marklight.report import DocumentList, Extract, Links, Outline, Related
+from marklight.results import CitedAnswer, Commits, Listing
+from marklight.surfaces import host as operations
+from marklight.surfaces.host import LibraryHost, json_result
+from marklight.surfaces.mcp import rendering
+from marklight.surfaces.mcp.rendering import DEFAULT_TOKENS, Extracts
+from marklight.surfaces.mcp.resources import report_progress
+from marklight.surfaces.mcp.tool_definitions import (
+    FILTERS,
+    MAX_TOKENS,
+    QUERY,
+    Tool,
+    declared,
+    tools_for,
 )
-from marklight.surfaces.mcp.tool_definitions import Tool, tools_for
 
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
 
     from marklight.library import Library
+    from marklight.surfaces.mcp.server import Introduction
+
+
+POLL_SECONDS = 0.2
+"""Interval at which a wait for the client checks whether the call was cancelled."""
+MIN_ANSWER_TOKENS = 16
+SOURCE_TOKENS = 400
+"""Part of the budget that is kept for the list of sources."""
+
+ASK = Tool(
+    "ask",
+    "Answer with sources",
+    "Let your own model write an answer from the passages found (sampling). Each sentence cites its passages and is"
+    " checked against them. If nothing answers the question, no model is called.",
+    "ask",
+    (
+        *declared(
+            "ask",
+            query=QUERY,
+            **{name: FILTERS[name] for name in ("path", "tag", "after", "before")},
+        ),
+        MAX_TOKENS,
+    ),
+)
+
+
+def offers_sampling(ctx: ServerRequestContext[Any]) -> bool:
+    """Return true if the client's model can be called during this request."""
+    client = ctx.session.client_capabilities
+    return client is not None and client.sampling is not None and ctx.session.can_send_request
+
+
+class SamplingModel:
+    """The model of an MCP client; implements `LanguageModel` for a worker thread of anyio."""
+
+    name = "the client's model"
+
+    def __init__(self, ctx: ServerRequestContext[Any], timeout_seconds: float) -> None:
+        self._ctx, self._seconds = ctx, timeout_seconds
+
+    def generate(
+        self, prompt: Prompt, check_cancelled: Callable[[], None]
+    ) -> Generator[str, None, None]:
+        """Yield the response, which clients return as a whole."""
+        result = anyio.from_thread.run(self._sample, prompt, check_cancelled)
+        content = result.content
+        if not isinstance(content, types.TextContent) or not content.text.strip():
+            raise ModelServerError("The client's model returned no text")
+        yield content.text
+        if result.stop_reason == "maxTokens":
+            raise ModelServerError("The client's model reached the token limit")
+
+    async def _sample(
+        self, prompt: Prompt, check_cancelled: Callable[[], None]
+    ) -> types.CreateMessageResult:
+        results: list[types.CreateMessageResult | Exception] = []
+
+        async def request() -> None:
+            try:
+                results.append(await self._request(prompt))
+            except (MCPError, ValidationError) as error:
+                results.append(error)
+            group.cancel_scope.cancel()
+
+        with anyio.move_on_after(self._seconds):
+            async with anyio.create_task_group() as group:
+                group.start_soon(request)
+                while not results:
+                    await anyio.sleep(POLL_SECONDS)
+                    try:
+                        check_cancelled()
+                    except Stopped as stopped:
+                        results.append(stopped)
+                        group.cancel_scope.cancel()
+        if not results:
+            raise ModelServerError(
+                f"The client's model did not finish within {self._seconds:.0f} s"
+            )
+        if isinstance(results[0], Stopped):
+            raise results[0]
+        if isinstance(results[0], Exception):
+            reason = results[0].error.message if isinstance(results[0], MCPError) else "not valid"
+            raise ModelServerError(f"The client wrote no answer: {one_line(reason)[:200]}")
+        return results[0]
+
+    async def _request(self, prompt: Prompt) -> types.CreateMessageResult:
+        # Not `session.create_message`, which warns that later protocol versions removed it.
+        message = types.SamplingMessage(role="user", content=types.TextContent(text=prompt.text))
+        params = types.CreateMessageRequestParams(
+            messages=[message],
+            system_prompt=prompt.instructions,
+            max_tokens=prompt.max_tokens,
+            temperature=0,
+        )
+        return await self._ctx.session.send_request(
+            types.CreateMessageRequest(params=params),
+            types.CreateMessageResult,
+            metadata=ServerMessageMetadata(related_request_id=self._ctx.request_id),
+        )
+
+
+def answer_tokens(tokens: int, default: int) -> int:
+    """Return the token limit of the answer within the budget of the whole text."""
+    return max(MIN_ANSWER_TOKENS, min(default, tokens - min(SOURCE_TOKENS, tokens // 2)))
+
 
 log = logging.getLogger(__name__)
 
@@ -116,7 +231,7 @@ class ToolHandler:
                 if tool.operation != "status":
                     await self._wait_for_text()
                 result = await self._run(ctx, tool, arguments, progress)
-            text, values = self._rendered(tool, arguments, result, no_reranker)
+            text, shown = self._rendered(tool, arguments, result, no_reranker)
         except MarklightError as error:
             return _error_result(rendering.error_text(error, self.host.watcher))
         except Exception as error:
@@ -124,7 +239,9 @@ class ToolHandler:
             return _error_result(f"Unexpected {type(error).__name__}: this is a bug in Marklight")
         return types.CallToolResult(
             content=[types.TextContent(text=text)],
-            structured_content=values if self._is_structured(ctx) else None,
+            structured_content=json_result(tool.operation, shown)
+            if self._is_structured(ctx)
+            else None,
         )
 
     async def _run(
@@ -133,7 +250,7 @@ class ToolHandler:
         tool: Tool,
         arguments: Mapping[str, Any],
         progress: Progress,
-    ) -> dict[str, Any]:
+    ) -> Any:
         """Run the operation of a tool; for `ask`, with the model of the client."""
         given = tool.operation_arguments(arguments)
         if tool is not ASK:
@@ -143,7 +260,8 @@ class ToolHandler:
         tokens = arguments.get("max_tokens", DEFAULT_TOKENS)
         given["max_tokens"] = answer_tokens(tokens, Ask.answer_tokens)
         model = SamplingModel(ctx, settings["ask.timeout_seconds"])
-        return await self.host.call(tool.operation, given, progress, model=model)
+        work = partial(operations.execute, name=tool.operation, arguments=given, model=model)
+        return await self.host.answer(work, progress)
 
     async def _wait_for_text(self) -> None:
         """Wait, within a time limit, while files are read for the first time: a part of them may lack the answer.
@@ -168,60 +286,55 @@ class ToolHandler:
         )
 
     def _rendered(
-        self, tool: Tool, arguments: Mapping[str, Any], result: dict[str, Any], no_reranker: bool
-    ) -> tuple[str, dict[str, Any]]:
-        """Return the text of a result, and its values, which are cut alike."""
+        self, tool: Tool, arguments: Mapping[str, Any], result: Any, no_reranker: bool
+    ) -> tuple[str, Any]:
+        """Return the text of a result, and the result, which is cut alike."""
         if no_reranker:
-            result["notices"] = [*result["notices"], NO_RERANKER]
-        several, watcher = self.host.several_collections, self.host.watcher
+            result = replace(result, notices=(*result.notices, NO_RERANKER))
+        watcher = self.host.watcher
         state = rendering.indexing_state(watcher)
         tokens = arguments.get("max_tokens", DEFAULT_TOKENS)
-        if tool.operation == "search":
-            limit = arguments.get("limit", rendering.DEFAULT_RESULTS)
-            language = self.introduction.language
-            text = rendering.search_text(result, several, state, tokens, limit, language)
-        elif tool.operation == "ask":
-            text = answer_text(result, several, tokens)
-        elif "tags" in result:
-            text = documents.tags_text(result["tags"], arguments.get("page", 1), tokens)
-        elif tool.operation == "list_documents":
-            text = documents.listing_text(result, several, state, tokens)
-        elif tool.operation == "commits":
-            text = rendering.commits_text(result, tokens)
-        elif tool.operation == "get":
-            text, result = _extracts(result, several, tokens, bool(arguments.get("line_numbers")))
-        elif tool.operation == "outline":
-            options = {
-                key: arguments[key] for key in ("depth", "section", "page") if key in arguments
-            }
-            text = documents.outline_text(result, several, tokens, **options)
-        elif tool.operation == "related":
-            text = documents.related_text(result, several)
-        else:
-            text = rendering.status_text(result, state, watcher.watching)
+        match result:
+            case Extract() | Extracts():
+                return _read_text(result, tokens, bool(arguments.get("line_numbers")))
+            case Commits():
+                text = rendering.commits_text(result, tokens)
+            case Answer():
+                text = rendering.search_text(result, state, tokens, self.introduction.language)
+            case CitedAnswer():
+                text = rendering.answer_text(result, tokens)
+            case Listing():
+                text = rendering.listing_text(result, state, tokens)
+            case Outline():
+                names = ("depth", "section", "page")
+                options = {name: arguments[name] for name in names if name in arguments}
+                text = rendering.outline_text(result, tokens, **options)
+            case Related():
+                text = rendering.related_text(result)
+            case _ if tool.operation == "status":
+                text = rendering.status_text(result, state, watcher.watching)
+            case _:
+                text = rendering.tags_text(result["tags"], arguments.get("page", 1), tokens)
         return text, result
 
 
-def _extracts(
-    result: dict[str, Any], several: bool, tokens: int, line_numbers: bool
-) -> tuple[str, dict[str, Any]]:
-    """Return the text of one extract or several, and the values."""
-    shown = [
-        documents.numbered(each) if line_numbers else each
-        for each in result.get("documents", [result])
-    ]
-    if "documents" in result and (len(shown) > 1 or result["missing"]):
-        return documents.several_text(shown, result, several, tokens), result
-    cut = documents.limit_extract(shown[0], several, tokens)
-    return documents.extract_text(cut, several), cut
+def _read_text(
+    result: Extract | Extracts, tokens: int, line_numbers: bool
+) -> tuple[str, Extract | Extracts]:
+    """Return the text of one extract or several, and the result, cut alike if it is one."""
+    extracts = result.documents if isinstance(result, Extracts) else (result,)
+    shown = tuple(map(rendering.numbered, extracts)) if line_numbers else extracts
+    if isinstance(result, Extracts) and (len(shown) > 1 or result.missing):
+        return rendering.several_text(replace(result, documents=shown), tokens), result
+    cut = rendering.limit_extract(shown[0], tokens)
+    return rendering.extract_text(cut), cut
 
 
 def _error_result(text: str) -> types.CallToolResult:
     return types.CallToolResult(content=[types.TextContent(text=text)], is_error=True)
 
 
-Values = dict[str, Any]
-Call = Callable[[str, Mapping[str, Any]], Values]
+Call = Callable[[str, Mapping[str, Any]], Any]
 """Executes an operation of the library, by its name and arguments."""
 
 MAX_DOCUMENTS = 50
@@ -230,29 +343,28 @@ MAX_LINKING = 500
 """Documents that a list by links contains; a filter has at most so many values."""
 
 
-def execute(library: Library, operation: str, arguments: Mapping[str, Any], **hooks: Any) -> Values:
+def execute(library: Library, operation: str, arguments: Mapping[str, Any], **hooks: Any) -> Any:
     """Execute the operation of a tool, or the several ones that its arguments mean."""
 
-    def call(name: str, given: Mapping[str, Any]) -> Values:
-        return operations.call(library, name, given, **hooks)
+    def call(name: str, given: Mapping[str, Any]) -> Any:
+        return operations.execute(library, name, given, **hooks)
 
     given = dict(arguments)
     if operation == "get" and isinstance(given["ref"], list):
         return _read(call, given)
     if given.pop("show", "documents") == "tags":
-        return call("tags", {})
-    if links_to := given.pop("links_to", None):
-        return _linking(call, given, links_to, len(library.collections) > 1)
+        return {"tags": call("tags", {})}
+    links: dict[str, str] = {
+        name: given.pop(name) for name in ("links_to", "links_from") if name in given
+    }
+    if links:
+        return _linking(call, given, links)
     return call(operation, given)
 
 
-def _read(call: Call, given: Values) -> Values:
-    """Read several references; one with wildcards is every document that matches it.
-
-    Return the first extract with all of them as `documents`, and the references that are not read as `missing` (with
-    the reason) and `omitted`.
-    """
-    extracts: list[Values] = []
+def _read(call: Call, given: dict[str, Any]) -> Extracts:
+    """Read several references; one with wildcards is every document that matches it."""
+    extracts: list[Extract] = []
     missing: list[str] = []
     omitted: list[str] = []
     errors: list[MarklightError] = []
@@ -261,7 +373,9 @@ def _read(call: Call, given: Values) -> Values:
             found, others = _read_or_match(call, given, ref)
         except (NotFound, UsageError) as error:
             errors.append(error)
-            missing.append(f"{error.message}. {error.hint}" if error.hint else error.message)
+            missing.append(
+                ". ".join(filter(None, [error.message, rendering.for_assistants(error.hint)]))
+            )
             continue
         extracts += found
         for other in others:
@@ -271,26 +385,41 @@ def _read(call: Call, given: Values) -> Values:
                 omitted.append(other)
     if not extracts:
         raise errors[0]
-    return {**extracts[0], "documents": extracts, "missing": missing, "omitted": omitted}
+    return Extracts(tuple(extracts), tuple(missing), tuple(omitted))
 
 
-def _read_or_match(call: Call, given: Values, ref: str) -> tuple[list[Values], list[str]]:
+def _read_or_match(
+    call: Call, given: Mapping[str, Any], ref: str
+) -> tuple[list[Extract], list[str]]:
     """Return the extract of a reference, or the references of the documents that match it as a glob."""
     try:
         return [call("get", {**given, "ref": ref})], []
     except NotFound:
         if not has_wildcards(ref):
             raise
-    return [], [each["ref"] for each in call("resolve", {"ref": ref})["documents"]]
+    matching: DocumentList = call("resolve", {"ref": ref})
+    several = matching.several_collections
+    return [], [place_text(each.document, several) for each in matching.documents]
 
 
-def _linking(call: Call, given: Values, ref: str, several: bool) -> Values:
-    """List the documents that link to a document."""
-    if "path" in given:
-        raise UsageError("links_to and path cannot be combined", "Use tags or a query")
-    links = call("links", {"ref": ref, "limit": MAX_LINKING})
-    ids = (DocumentId(link["collection"], link["path"]) for link in links["in"])
-    sources = list(dict.fromkeys(place_text(id, several) for id in ids))
-    if not sources:
-        raise NotFound(f"No document links to {links['ref']}")
-    return call("list_documents", {**given, "path": list(map(escape_glob, sources))})
+def _linking(call: Call, given: Mapping[str, Any], refs: Mapping[str, str]) -> Listing:
+    """List the documents that link to a document, or those that it links to."""
+    if "path" in given or len(refs) > 1:
+        raise UsageError("links_to, links_from and path cannot be combined", "Use tags or a query")
+    [(kind, ref)] = refs.items()
+    links: Links = call("links", {"ref": ref, "limit": MAX_LINKING})
+    several = links.several_collections
+    if kind == "links_to":
+        documents = [link.source for link in links.back]
+    else:
+        documents = [link.target for link in links.out if link.target]
+    if not documents and links.document:
+        place = place_text(links.document, several)
+        raise NotFound(
+            f"No document links to {place}"
+            if kind == "links_to"
+            else f"{place} links to no document"
+        )
+    paths = dict.fromkeys(escape_glob(place_text(document, several)) for document in documents)
+    listing: Listing = call("list_documents", {**given, "path": list(paths)})
+    return listing

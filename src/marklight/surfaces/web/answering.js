@@ -1,9 +1,7 @@
 // The answer of the configured language model: each sentence once it is checked, with links to its sources.
 
 import { events, problemOf } from "./api.js";
-import { byId, counted, make } from "./dom.js";
-import { lineText } from "./results.js";
-import { sentence as asSentence } from "./messages.js";
+import { byId, counted, documentLink, lineText, make, nameOf, sentence as asSentence } from "./dom.js";
 import { withFilters } from "./search.js";
 
 const ITEM = /(?:[-*+•]|\d{1,3}[.)])[ \t]+$/; // the mark of a list item
@@ -17,9 +15,8 @@ export class Answering {
   #status = byId("answer-status");
   #button = byId("ask");
 
-  constructor({ href, several, model }) {
+  constructor({ href, model }) {
     this.href = href;
-    this.several = several;
     this.model = model;
   }
 
@@ -109,10 +106,10 @@ export class Answering {
   }
 
   #citation(number) {
-    const { path, collection, lines, title } = this.#sources[number - 1];
-    const name = this.several() ? `${collection}/${path}` : path;
-    const place = `${title || path}: ${name}, ${lineText(lines)}`;
-    return make("a", { class: "citation", href: this.href({ open: name, lines }), "data-open": name, "data-lines": lines.join("-"), title: place, "aria-label": `Source ${number}, ${place}` }, String(number));
+    const source = this.#sources[number - 1];
+    const name = nameOf(source);
+    const place = `${source.title || source.path}: ${name}, lines ${lineText(source.lines)}`;
+    return documentLink(this.href, name, { lines: source.lines }, { class: "citation", title: place, "aria-label": `Source ${number}, ${place}` }, String(number));
   }
 
   #finish(answer) {

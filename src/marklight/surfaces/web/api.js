@@ -16,9 +16,15 @@ export class Problem extends Error {
 // An error event inside a stream, where the HTTP status was already sent.
 export const problemOf = ({ type, message, hint }) => new Problem(message, hint, STATUS[type] ?? 500);
 
-export async function get(address, signal) {
+export async function get(address, { signal } = {}) {
   const response = await request(address, { signal });
   return response.json();
+}
+
+// With the version of the last answer: null means that nothing has changed.
+export async function getChanged(address, etag, signal) {
+  const response = await request(address, { signal, cache: "no-store", headers: etag ? { "if-none-match": etag } : {} });
+  return response.status === 304 ? null : { value: await response.json(), etag: response.headers.get("etag") };
 }
 
 // Server-sent events by fetch instead of EventSource, which reconnects by itself and hides the status.
@@ -53,7 +59,7 @@ async function request(address, options) {
     if (options.signal?.aborted) throw error;
     throw new Problem("The server does not answer", "Start it with: marklight serve");
   }
-  if (!response.ok) throw await problemFrom(response);
+  if (!response.ok && response.status !== 304) throw await problemFrom(response);
   return response;
 }
 

@@ -1,6 +1,6 @@
-// Explanation of an answer: the trace of each score, and the stages with their timings.
+// The trace of a score: features, weights and stages.
 
-import { counted, make } from "./dom.js";
+import { make } from "./dom.js";
 
 // Labels and descriptions of retrievers, features (× weight) and stages in the JSON.
 const LABELS = {
@@ -32,39 +32,13 @@ const LABELS = {
   diversity: ["moved behind another result", "score after it"],
   rerank: ["cross-encoder", "score after it"],
 };
-const NUMBERS = ["value", "left", "ms"]; // columns aligned to the right
 
 export function why(hit) {
   const rows = hit.why.map(({ stage, value }) => {
     const [name, meaning] = LABELS[stage] ?? [stage.replaceAll("_", " "), ""];
-    return make("tr", {}, make("th", { scope: "row" }, name), make("td", { class: "number" }, number(value)), make("td", {}, meaning));
+    return make("tr", { title: meaning || null }, make("th", { scope: "row" }, name), make("td", {}, number(value)));
   });
-  return table("How the score of this passage was computed", ["", "value", "what it is"], rows);
-}
-
-export function stages(answer, calibrated) {
-  const most = Math.max(...answer.steps.map((step) => step.ms), 0.001);
-  const rows = answer.steps.map((step) => {
-    const filled = make("span", { class: "filled" });
-    filled.style.inlineSize = `${(100 * step.ms) / most}%`;
-    return make("tr", {},
-      make("th", { scope: "row" }, step.stage.replaceAll("_", " ")),
-      make("td", { class: "number" }, step.count ? step.count.toLocaleString("en") : "–"),
-      make("td", { class: "number" }, step.ms.toFixed(1)),
-      make("td", { "aria-hidden": "true" }, make("span", { class: "bar" }, filled)));
-  });
-  const facts = [`${answer.took_ms.toFixed(0)} ms`, `${counted(answer.index.chunks, "passage")} in ${counted(answer.index.documents, "document")}`];
-  if (answer.query.kind) facts.push(`classified as ${answer.query.kind}`);
-  if (answer.query.expanded_with.length) facts.push(`also searched for ${answer.query.expanded_with.join(", ")}`);
-  const meaning = calibrated ? " Scores are calibrated: of passages with 80 %, about eight of ten answer the query." : "";
-  return [make("p", {}, `${facts.join(", ")}.${meaning}`), table("Stages with the number of candidates left and the time taken", ["stage", "left", "ms", ""], rows)];
-}
-
-function table(caption, heads, rows) {
-  return make("div", { class: "wide" }, make("table", {},
-    make("caption", { class: "visually-hidden" }, caption),
-    make("thead", {}, make("tr", {}, ...heads.map((head) => (head ? make("th", { scope: "col", class: NUMBERS.includes(head) ? "number" : null }, head) : make("td"))))),
-    make("tbody", {}, ...rows)));
+  return make("table", { class: "trace" }, make("caption", { class: "visually-hidden" }, "How the score of this passage was computed"), make("tbody", {}, ...rows));
 }
 
 const number = (value) => (Math.abs(value) >= 10 ? value.toFixed(1) : value.toFixed(3));

@@ -1,93 +1,98 @@
-// Entry point of the page: keeps the URL, the form, the results and the reading pane in step.
+// Entry point of the page: keeps the URL, the form, the results and the reader in step.
 
-import { FILTERS, LIMITS, SEARCHED, activeFilters, differ, read, save, toUrl } from "./url_state.js";
-import { Answering } from "./answering.js";
-import { copy } from "./clipboard.js";
-import { byId, counted, make } from "./dom.js";
-import { stages } from "./explain.js";
-import { ReadingPane } from "./reading_pane.js";
-import { Results } from "./results.js";
-import { Search } from "./search.js";
-import { ServerStatus } from "./server_status.js";
-import * as messages from "./messages.js";
-import { visible } from "./escaping.js";
+import { events, inPath, get } from "./api.js";
+import { byId, copy, counted, make, sentence, tell, visible } from "./dom.js";
+import { abstained, clearMessage, failed as showFailure, home, noneListed, noneOfKind, showStatus } from "./home.js";
+import { Reader } from "./reader.js";
+import { Results, quotation, reference } from "./results.js";
+import { Search, withFilters } from "./search.js";
+import { FILTERS, LIMITS, SEARCHED, activeFilters, differ, read, save, store, stored, toUrl } from "./url_state.js";
 
-const NARROW = matchMedia("(max-width: 60rem)");
-let state = read();
-let retried = false;
-let slow = 0;
+const NARROW = matchMedia("(max-width: 639px)");
 const PAUSE_MS = 700; // without a key, until the page says that there is no result
-let pause = 0;
+const REST_MS = 1000; // until a query enters the history, is kept, and its results are announced
+const PREVIEW_MS = 400; // until the best result of a new query is shown
+const RETRY_MS = 1500; // until a server that does not answer is tried again
+const MAX_QUERIES = 8;
+const KEYS = [["/ or Ctrl+K", "search"], ["↑ ↓", "preview the results"], ["Enter", "go to the passage"], ["Shift+↓ Shift+↑", "next, previous result while reading"], ["n N", "next, previous match"],
+  ["o", "open in your editor"], ["y", "copy the reference"], ["q", "copy as a quotation with its source"], ["Esc", "back to the list, the field, an empty field"]];
 
-const href = (patch) => toUrl({ ...state, open: "", lines: null, at: "", view: "text", ...patch });
-const server = new ServerStatus({ changed: statusChanged, recovered: () => { runSearch({ now: true }); if (state.open) pane.show(state); } });
-const results = new Results({ href, copy });
+const form = byId("search-form"), field = byId("q"), panel = byId("results-panel");
+let state = read();
+let library = null, indexing = null, offline = false;
+let retried = false, rested = true, pinned = Boolean(state.open);
+let slow = 0, pause = 0, rest = 0, preview = 0;
+let scrolls = null; // places to restore after Back
+let answering = null;
+
+const href = (patch) => toUrl({ ...state, open: "", lines: null, at: "", graph: "", ...patch });
+const results = new Results({ href, explain });
 const search = new Search({ started, answered, listed, failed });
-const pane = new ReadingPane({ href, several: () => server.several, view: (view) => change({ view }), close, offline: () => server.setOffline() });
-const answering = new Answering({ href, several: () => server.several, model: () => (server.status && server.status.ask !== "none" ? server.status.ask : "") });
-const form = byId("search-form");
+const reader = new Reader({ href, words: () => (state.q ? results.words : null), offline: setOffline, editor: editorAddress, titled: showTitle });
 
 // Search
 
 function started() {
-  byId("results-panel").setAttribute("aria-busy", "true");
-  byId("results-panel").classList.add("stale");
+  panel.setAttribute("aria-busy", "true");
+  panel.classList.add("stale");
   clearTimeout(slow);
   // Shown only if the search is slow; meanwhile the previous results fade.
-  slow = setTimeout(() => byId("results-panel").classList.contains("stale") && !server.offline && announce("Searching …"), 400);
+  slow = setTimeout(() => panel.classList.contains("stale") && !offline && count("Searching …"), 400);
 }
 
 function finished() {
-  byId("results-panel").removeAttribute("aria-busy");
-  byId("results-panel").classList.remove("stale");
+  panel.removeAttribute("aria-busy");
+  panel.classList.remove("stale");
 }
+
+const isSearch = () => Boolean(state.q.trim() || state.documents);
 
 // `more`: further results for the list that is shown.
 function runSearch({ now = false, more = false } = {}) {
   clearTimeout(pause);
-  answering.update(state.q);
-  if (state.q.trim() || state.documents) return search.run({ ...state, q: state.q.trim(), typing: !now, more }, { now });
+  answering?.update(state.q);
+  if (isSearch()) return search.run({ ...state, q: state.q.trim(), typing: !now, more }, { now });
   search.stop();
   finished();
-  announce("");
-  show([], null);
-  messages.empty(server.status);
+  count("");
+  results.clear();
+  results.words = null;
+  clearMessage();
+  showExtras(null);
 }
 
-function answered(answer, query, complete) {
+function answered(answer, query, complete, named) {
   clearTimeout(pause);
-  if (complete && query.typing && !answer.results.length) {
+  if (complete && query.typing && !answer.results.length && !named.length) {
     // Half a word often has no result: the previous ones stay, faded, while the user types.
-    pause = setTimeout(() => answered(answer, { ...query, typing: false }, true), PAUSE_MS);
+    pause = setTimeout(() => answered(answer, { ...query, typing: false }, true, named), PAUSE_MS);
     return;
-  }
-  if (complete) {
-    finished();
-    retried = false;
-    server.updateCounts(answer.index);
   }
   const all = answer.results;
   const hits = (query.kind ? all.filter((hit) => hit.kind === query.kind) : all).slice(0, query.limit);
   // Keyword results are preliminary: semantic search may still find passages. They would rearrange a list that is continued.
   if (!complete && (!hits.length || query.more)) return;
-  show(hits, answer, complete);
-  messages.clear();
+  clearMessage();
   if (!complete) {
-    byId("results-panel").classList.remove("stale");
-    announce("Keyword results; semantic search is running …");
-    return;
+    results.show(hits, answer, {});
+    panel.classList.remove("stale");
+    return count("Keyword results …");
   }
+  finished();
+  retried = false;
+  const nearest = !hits.length && !all.length ? answer.nearest : [];
+  results.show(hits.length ? hits : nearest, answer, { named, nearest: Boolean(nearest.length) });
+  showExtras(answer);
   const more = query.kind ? all.filter((hit) => hit.kind === query.kind).length > hits.length : all.length >= query.limit;
-  byId("more").hidden = !more || query.limit === LIMITS.at(-1) || !hits.length;
-  if (hits.length) announce(`${counted(hits.length, "result")}${query.kind ? ` of ${all.length}` : ""}${query.nearest ? ", unlikely ones included" : ""}`);
-  else if (answer.index.documents === 0) { messages.noDocuments(server.status ?? {}); announce("There are no documents", true); }
-  else if (all.length) { messages.noneOfKind(query.kind, all.length); announce("No results of this kind", true); }
+  byId("more").hidden = !(hits.length ? more && query.limit !== LIMITS.at(-1) : nearest.length && answer.advice);
+  if (hits.length) count(`${counted(hits.length, "result")}${query.kind ? ` of ${all.length}` : ""}${query.nearest ? ", unlikely ones included" : ""}`);
+  else if (answer.index.documents === 0) { home({ documents: 0, collections: library?.collections }, {}); byId("home").hidden = false; count("There are no documents"); }
+  else if (all.length) { noneOfKind(query.kind, all.length); count("No results of this kind"); }
   else {
-    if (answer.nearest.length) results.show(answer.nearest, answer, { calibrated: isCalibrated(answer), complete, several: server.several, nearest: true });
-    byId("more").hidden = !answer.nearest.length || !answer.advice;
-    messages.abstained(answer, activeFilters(state), { showNearest, clearFilters });
-    announce(answer.nearest.length ? "No confident match. The closest passages are listed." : answer.advice ? "No confident match" : "No results", true);
+    abstained(answer, activeFilters(state).length, { showNearest: () => { change({ nearest: true }); field.focus(); }, clearFilters });
+    count(nearest.length ? "No confident match" : "No results");
   }
+  settled(hits);
 }
 
 function listed(listing, query) {
@@ -98,13 +103,26 @@ function listed(listing, query) {
   }
   finished();
   retried = false;
-  server.updateCounts(listing.index);
-  show([], { ...listing, steps: [] });
-  messages.clear();
-  if (!listing.total) { messages.noneListed(listing, activeFilters(state), { clearFilters, showPassages }); announce("No documents", true); return; }
-  results.list(listing, { calibrated: isCalibrated(listing), several: server.several });
+  clearMessage();
+  showExtras(listing);
   const { documents, total, passages } = listing;
-  announce(`${counted(total, "document")}, ${counted(passages, "passage")}${documents.length < total ? `; the first ${counted(documents.length, "document")} are listed` : ""}`);
+  if (!total) {
+    results.clear();
+    noneListed(listing, activeFilters(state).length, { clearFilters, showPassages: () => change({ documents: false }) });
+    return count("No documents");
+  }
+  results.list(listing);
+  count(`${counted(total, "document")}${state.q ? `, ${counted(passages, "passage")}` : ""}${documents.length < total ? `; the first ${documents.length} are listed` : ""}`);
+  settled(documents);
+}
+
+// The list is complete: restore its place, mark the words in the document, preview the best result.
+function settled(hits) {
+  if (scrolls) panel.scrollTop = scrolls.list;
+  scrolls = null;
+  reader.mark();
+  clearTimeout(preview);
+  if (hits.length && !pinned && !NARROW.matches && !state.graph) preview = setTimeout(() => openLink(results.links()[0]), state.open ? PREVIEW_MS : 0);
 }
 
 function failed(problem, query) {
@@ -114,7 +132,7 @@ function failed(problem, query) {
     return;
   }
   // The results shown belong to an earlier query: they stay faded until the server answers again.
-  if (problem.offline) { server.setOffline(); announce("The server does not answer", true); return; }
+  if (problem.offline) return setOffline();
   finished();
   if (problem.status === 503 && !retried) {
     // The server is overloaded: retry once automatically after a second.
@@ -122,76 +140,116 @@ function failed(problem, query) {
     setTimeout(() => query.q === state.q.trim() && runSearch({ now: true }), 1000);
     return;
   }
-  show([], null);
-  messages.failed(problem, () => runSearch({ now: true }));
-  announce(problem.message, true);
+  results.clear();
+  showExtras(null);
+  showFailure(problem, () => runSearch({ now: true }));
+  count(problem.message);
 }
 
-function show(hits, answer, complete = true) {
-  if (hits.length) results.show(hits, answer, { calibrated: complete && isCalibrated(answer), complete, several: server.several });
-  else results.clear();
+function showExtras(answer) {
   byId("more").hidden = true;
-  // During indexing, the status bar already reports its progress.
-  const notices = (answer?.notices ?? []).filter((notice) => !(server.indexing && /^(indexing|semantic search is incomplete)\b/i.test(notice)));
-  byId("notices").hidden = !complete || !notices.length;
-  byId("notices").replaceChildren(...notices.map((notice) => make("li", {}, messages.sentence(notice))));
-  byId("stages").hidden = !complete || !answer?.steps.length;
-  if (complete && answer?.steps.length) byId("stages").lastElementChild.replaceChildren(...stages(answer, isCalibrated(answer)));
-  document.title = state.q ? `${state.q} – Marklight` : "Marklight";
+  // During indexing, the status already reports its progress.
+  const notices = (answer?.notices ?? []).filter((notice) => !(indexing && /^(indexing|semantic search is incomplete)\b/i.test(notice)));
+  byId("notices").hidden = !notices.length;
+  byId("notices").replaceChildren(...notices.map((notice) => make("li", {}, sentence(notice))));
 }
 
-// Scores are calibrated with all embeddings present; a few missing ones change little. A notice reports other languages.
-const isCalibrated = ({ index, notices }) => Boolean(server.status?.calibrated) && index.pending * 10 < index.chunks && !notices.some((notice) => /\bcalibrated\b/i.test(notice));
-
-// `hidden`: for screen readers only, because the page shows the same text below.
-function announce(text, hidden = false) {
-  byId("message").classList.toggle("visually-hidden", hidden);
-  const shown = visible(text);
-  if (byId("message").textContent !== shown) byId("message").textContent = shown;
+async function explain(hit) {
+  const params = withFilters(new URLSearchParams({ q: state.q.trim(), explain: "true", limit: state.kind ? 100 : state.limit, min_confidence: 0 }), state);
+  const answer = await get(`/api/search?${params}`);
+  return answer.results.find((each) => each.chunk_id === hit.chunk_id);
 }
 
-function showNearest() { change({ nearest: true }); form.elements.q.focus(); }
-function showPassages() { change({ documents: false }); fillForm(); form.elements.q.focus(); }
-function clearFilters() { change(Object.fromEntries(FILTERS.map((name) => [name, Array.isArray(state[name]) ? [] : ""]))); fillForm(); }
+function count(text) {
+  byId("message").textContent = visible(text);
+}
+
+function showTitle(title = reader.page?.title) {
+  document.title = visible(state.open && title ? title : state.q ? `${state.q} – Marklight` : "Marklight");
+}
 
 // State
 
-function change(patch, { push = false, now = true, more = false, focus = false } = {}) {
+function change(patch, { push = false, now = true, more = false, focus = false, scroll = null } = {}) {
   const before = state;
   state = { ...state, ...patch };
+  if (push) keepScroll();
   save(state, { push });
-  if (differ(before, state, ["q", ...FILTERS])) answering.clear();
+  apply(before, { now, more, focus, scroll });
+}
+
+function apply(before, { now = true, more = false, focus = false, scroll = null } = {}) {
+  if (differ(before, state, ["q", ...FILTERS])) answering?.clear();
   if (differ(before, state, SEARCHED)) runSearch({ now, more });
-  if (state.open) pane.show(state, { focus });
-  else if (pane.open) pane.close();
+  if (state.open && !state.graph) reader.show(state, { focus, scroll });
+  else reader.close();
+  if (state.graph) showGraph();
   arrange();
 }
 
 function loadUrl() {
   const before = state;
   state = read();
+  scrolls = history.state?.scrolls ?? null;
+  pinned = Boolean(state.open);
+  rested = true;
   fillForm();
-  if (differ(before, state, ["q", ...FILTERS])) answering.clear();
-  if (differ(before, state, SEARCHED)) runSearch({ now: true });
-  if (state.open) pane.show(state);
-  else if (pane.open) { pane.close(); results.focusCurrent(); }
-  arrange();
+  apply(before, { scroll: scrolls?.reader ?? null });
+  if (!differ(before, state, SEARCHED) && scrolls) { panel.scrollTop = scrolls.list; scrolls = null; }
+}
+
+function keepScroll() {
+  history.replaceState({ scrolls: { list: panel.scrollTop, reader: reader.scroll } }, "");
 }
 
 function arrange() {
-  document.body.classList.toggle("reading", Boolean(state.open));
-  // Nothing below the pane may be focused while it covers the page.
-  for (const item of [form, byId("results-panel"), document.querySelector(".top")]) item.inert = Boolean(state.open) && NARROW.matches;
-  // The result stays marked after the pane is closed, so that users find their place again.
-  if (state.open) results.mark(state.open, state.lines);
-  byId("close").textContent = NARROW.matches ? "← Results" : "Close";
-  byId("clear").hidden = !activeFilters(state).length;
-  byId("filter-count").textContent = activeFilters(state).length ? ` (${activeFilters(state).length})` : "";
+  const searching = isSearch(), graph = Boolean(state.graph), reading = Boolean(state.open) && !graph;
+  document.body.dataset.view = graph ? "graph" : searching ? "both" : reading ? "document" : "home";
+  byId("home").hidden = document.body.dataset.view !== "home";
+  byId("graph").hidden = !graph;
+  panel.hidden = !searching || graph;
+  panel.inert = NARROW.matches && reading;
+  document.body.classList.toggle("reading", reading);
+  if (!byId("home").hidden) home(library, { href, forget: () => { store("queries", []); arrange(); } });
+  const here = results.mark(state.open, state.lines);
+  here?.scrollIntoView({ block: "nearest" });
+  byId("documents").setAttribute("aria-pressed", state.documents);
+  byId("sort").hidden = !state.documents;
+  byId("sort").value = state.sort;
+  showChips();
+  showTitle();
+}
+
+function showChips() {
+  const chips = activeFilters(state).flatMap((name) => [state[name]].flat().map((value) => make("button", {
+    type: "button", class: "chip", "aria-label": `Remove the filter ${name} ${value}`,
+    click: () => { change({ [name]: Array.isArray(state[name]) ? state[name].filter((each) => each !== value) : "" }); fillForm(); field.focus(); },
+  }, name === "tag" ? `#${value}` : name === "path" || name === "collection" ? value : `${{ after: "from", before: "to" }[name] ?? name} ${value}`, " ×")));
+  byId("chips").replaceChildren(...chips);
+}
+
+// Opens a result: a preview replaces the entry in the history, a visit adds one.
+function openLink(link, { visit = false, focus = visit } = {}) {
+  if (!link) return;
+  const [first, last] = (link.dataset.lines ?? "").split("-").map(Number);
+  pinned = visit || pinned;
+  change({ open: link.dataset.open, lines: first ? [first, last] : null, at: link.dataset.at ?? "", graph: "" }, { push: visit, focus });
 }
 
 function close() {
-  change({ open: "", lines: null, at: "", view: "text" }, { push: true });
-  if (!results.focusCurrent()) form.elements.q.focus();
+  pinned = false;
+  change({ open: "", lines: null, at: "", graph: "" }, { push: true });
+  (results.current ?? results.links()[0] ?? field).focus();
+}
+
+function clearFilters() {
+  change(Object.fromEntries(FILTERS.map((name) => [name, Array.isArray(state[name]) ? [] : ""])));
+  fillForm();
+}
+
+async function showGraph() {
+  const { graphPage } = await import("./graph.js");
+  await graphPage(byId("graph"), state, { href, get, offline: setOffline });
 }
 
 // The form
@@ -205,8 +263,6 @@ function fillForm() {
   fields.tag.value = state.tag.join(", ");
   fields.path.value = state.path.join(", ");
   for (const name of ["after", "before", "kind"]) fields[name].value = state[name];
-  fields.documents.checked = state.documents;
-  if (activeFilters(state).length) byId("filters").open = true;
 }
 
 function formState() {
@@ -214,7 +270,7 @@ function formState() {
   const q = fields.q.value;
   return {
     // While somebody types, the last word may be unfinished; a space, a quotation mark or Enter finishes it.
-    q, prefix: q === state.q ? state.prefix : /[^\s"]$/.test(q), limit: LIMITS[0], nearest: false, documents: fields.documents.checked,
+    q, prefix: q === state.q ? state.prefix : /[^\s"]$/.test(q), limit: LIMITS[0], nearest: false,
     collection: fields.collection.value ? fields.collection.value.split(", ") : [],
     tag: fields.tag.value.split(/[\s,]+/).map((item) => item.replace(/^#/, "")).filter(Boolean),
     path: fields.path.value.split(/,\s+/).map((item) => item.trim()).filter(Boolean),
@@ -222,67 +278,207 @@ function formState() {
   };
 }
 
-function statusChanged() {
-  const { status } = server;
-  answering.update(state.q);
-  const names = Object.keys(status?.collections ?? {});
-  byId("collection-filter").hidden = names.length < 2 && !state.collection.length;
-  const options = form.elements.collection.options;
-  for (const name of names) if (![...options].some((item) => item.value === name)) options.add(new Option(visible(name), name));
-  if (server.problem && !status) messages.failed(server.problem, () => server.check());
-  else if (!state.q.trim() && !state.documents) messages.empty(status);
+// The first key after a rest adds an entry to the history, further ones change it.
+form.addEventListener("input", () => {
+  const push = rested && Boolean(state.q || state.open);
+  rested = false;
+  pinned = false;
+  change({ ...formState(), graph: "" }, { now: false, push });
+  clearTimeout(rest);
+  rest = setTimeout(atRest, REST_MS);
+});
+
+function atRest() {
+  rested = true;
+  const q = state.q.trim();
+  byId("announce").textContent = byId("message").textContent;
+  if (q.length > 2) store("queries", [q, ...stored("queries").filter((each) => each !== q && !q.startsWith(each))].slice(0, MAX_QUERIES));
 }
 
-form.addEventListener("input", () => change(formState(), { now: false }));
-form.addEventListener("submit", (event) => { event.preventDefault(); change({ ...formState(), prefix: false }); runSearch({ now: true }); });
-byId("ask").addEventListener("click", () => answering.toggle(state));
-byId("clear").addEventListener("click", () => { clearFilters(); form.elements.q.focus(); });
-byId("more").addEventListener("click", () => {
-  const count = byId("results").children.length;
-  change(results.nearest ? { nearest: true } : { limit: LIMITS.find((item) => item > state.limit) ?? LIMITS.at(-1) }, { more: true });
-  byId("results").children[count - 1]?.querySelector("h3 a").focus();
+form.addEventListener("submit", (event) => {
+  event.preventDefault();
+  change({ ...formState(), prefix: false });
+  runSearch({ now: true });
+  atRest();
 });
+byId("documents").addEventListener("click", () => change({ documents: !state.documents, limit: LIMITS[0] }));
+byId("sort").addEventListener("change", (event) => change({ sort: event.target.value }));
+byId("close").addEventListener("click", close);
+byId("copy").addEventListener("click", () => copy(placeName()));
+byId("help").addEventListener("click", showKeys);
+byId("more").addEventListener("click", () => {
+  const nearest = Boolean(byId("results").querySelector(".nearest"));
+  change(nearest ? { nearest: true } : { limit: LIMITS.find((item) => item > state.limit) ?? LIMITS.at(-1) }, { more: true });
+  results.links().at(-1)?.focus();
+});
+byId("ask").addEventListener("click", () => answering?.toggle(state));
+
+// What is open
+
+const placeName = () => (state.lines ? reference(state.open, state.lines) : state.at ? `${state.open}#${state.at}` : state.open);
+
+// The address of a file in the user's editor, by the setting terminal.link.
+function editorAddress(name, line) {
+  if (!library?.editor || /^(javascript|data|vbscript|blob):/i.test(library.editor)) return "";
+  const names = Object.keys(library.collections);
+  const own = names.length > 1 ? names.find((each) => name.startsWith(`${each}/`)) : names[0];
+  const path = names.length > 1 ? name.slice((own ?? "").length + 1) : name;
+  const file = `${library.collections[own]?.path ?? ""}/${path}`.replaceAll("\\", "/");
+  return library.editor.replace("{path}", encodeURI(file).replaceAll("#", "%23").replaceAll("?", "%3F")).replace("{line}", String(line));
+}
+
+async function edit() {
+  if (!byId("edit").hidden) byId("edit").click();
+  else { await copy(placeName()); tell("No editor is set: the setting terminal.link names it. The reference is copied."); }
+}
+
+async function quote() {
+  const hit = results.hit(state);
+  if (hit) return copy(quotation(hit, state.open), "quotation");
+  const part = state.lines ? `?lines=${state.lines.join("-")}` : state.at ? `?heading=${encodeURIComponent(state.at)}` : "";
+  const { text, content, lines } = await get(`/api/documents/${inPath(state.open)}${part}`);
+  return copy(quotation({ content: content ?? text ?? "", title: reader.page?.title, lines }, state.open), "quotation");
+}
+
+function showKeys() {
+  const dialog = byId("keys");
+  dialog.replaceChildren(make("h2", { id: "keys-title" }, "Keys"), make("dl", {}, ...KEYS.flatMap(([key, meaning]) => [make("dt", {}, make("kbd", {}, key)), make("dd", {}, meaning)])),
+    make("form", { method: "dialog" }, make("button", {}, "Close")));
+  dialog.showModal();
+}
 
 // Keys and links
 
+const READING = { n: () => reader.step(1), N: () => reader.step(-1), o: edit, y: () => copy(placeName()), q: quote };
+
 addEventListener("keydown", (event) => {
-  if (event.altKey || event.ctrlKey || event.metaKey || event.isComposing) return;
-  const typing = event.target.closest?.("input, select, textarea");
-  if (event.key === "/" && !typing) { event.preventDefault(); if (state.open && NARROW.matches) close(); form.elements.q.focus(); form.elements.q.select(); }
-  else if (event.key === "ArrowDown" && event.target === form.elements.q && results.focusFirst()) event.preventDefault();
+  const { key, target } = event;
+  const typing = target.closest?.("input, select, textarea");
+  if (byId("keys").open || event.isComposing || event.altKey) return;
+  if ((event.ctrlKey || event.metaKey) && key === "k") { event.preventDefault(); return focusField(); }
+  if (event.ctrlKey || event.metaKey) return;
+  const step = { ArrowDown: 1, ArrowUp: -1 }[key];
+  const inList = panel.contains(target) && !target.closest(".popover");
+  if (key === "/" && !typing) { event.preventDefault(); focusField(); }
+  else if (key === "?" && !typing) showKeys();
+  else if (step && event.shiftKey && !typing) { event.preventDefault(); openLink(results.next(step), { focus: byId("reader").contains(target) }); }
+  else if (step && (target === field || inList)) move(event, step);
   // Without a submit button, Enter in a form of several fields does nothing.
-  else if (event.key === "Enter" && event.target === form.elements.q) { event.preventDefault(); form.requestSubmit(); }
-  else if (event.key === "Escape") escape(event);
+  else if (key === "Enter" && target === field) { event.preventDefault(); form.requestSubmit(); }
+  else if (key === "Escape") escape(event);
+  else if (!typing && state.open && READING[key]) { event.preventDefault(); READING[key](); }
 });
 
+function focusField() {
+  if (NARROW.matches && state.open) close();
+  field.focus();
+  field.select();
+}
+
+// Arrow keys move through the results and preview them.
+function move(event, step) {
+  const links = results.links();
+  const own = links.indexOf(event.target);
+  if (event.target === field && (step < 0 || !links.length)) return;
+  event.preventDefault();
+  if (own === 0 && step < 0) return field.focus();
+  const next = event.target === field ? links[0] : results.next(step);
+  next.focus();
+  clearTimeout(preview);
+  pinned = true;
+  if (!NARROW.matches) preview = setTimeout(() => openLink(next), 60);
+}
+
 function escape(event) {
-  if (state.open) { event.preventDefault(); close(); }
-  else if (form.elements.q.value) { event.preventDefault(); form.elements.q.value = ""; change(formState()); form.elements.q.focus(); }
-  else if (document.activeElement !== form.elements.q) form.elements.q.focus();
+  event.preventDefault();
+  for (const open of document.querySelectorAll("details.menu[open], #filters[open]")) { open.open = false; return open.querySelector("summary").focus(); }
+  if (state.graph || (state.open && (NARROW.matches || !isSearch()))) return close();
+  if (event.target.closest?.("#reader, #rail") && isSearch()) return (results.current ?? field).focus();
+  if (panel.contains(event.target)) return field.focus();
+  if (field.value && event.target === field) { field.value = ""; pinned = false; change({ ...formState(), open: "", lines: null, at: "", documents: false }, { push: true }); }
+  field.focus();
 }
 
 document.addEventListener("click", (event) => {
-  const link = event.target.closest?.("a[data-open]");
+  for (const menu of document.querySelectorAll("details.menu[open], #filters[open]")) if (!menu.contains(event.target)) menu.open = false;
+  const link = event.target.closest?.("a");
   if (!link || event.button || event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
-  event.preventDefault();
-  const [first, last] = (link.dataset.lines ?? "").split("-").map(Number);
-  change({ open: link.dataset.open, lines: first ? [first, last] : null, at: link.dataset.at ?? "", view: link.dataset.view ?? "text" }, { push: true, focus: true });
-});
-
-document.querySelector(".name").addEventListener("click", (event) => {
-  if (event.button || event.ctrlKey || event.metaKey || event.shiftKey) return;
-  event.preventDefault();
-  change(read(""), { push: true });
-  fillForm();
-  form.elements.q.focus();
+  const { open, graph, tag, path, query } = link.dataset;
+  const go = (patch) => { event.preventDefault(); pinned = false; change({ ...read(""), ...patch }, { push: true }); fillForm(); };
+  if (open !== undefined) { event.preventDefault(); openLink(link, { visit: true }); }
+  else if (graph !== undefined) { event.preventDefault(); change({ graph, depth: Number(link.dataset.depth ?? 2) }, { push: true }); }
+  else if (tag !== undefined) go({ tag: [tag], documents: true });
+  else if (path !== undefined) go({ path: [path], documents: true });
+  else if (query !== undefined) go({ q: query });
+  else if (link.classList.contains("name")) { go({}); field.focus(); }
 });
 
 addEventListener("popstate", loadUrl);
 NARROW.addEventListener("change", arrange);
 
+// Live updates by one stream of events; a hidden page has none, since browsers allow few connections.
+
+let stream = null;
+
+async function follow() {
+  stream?.abort();
+  if (document.hidden) return;
+  const { signal } = (stream = new AbortController());
+  try {
+    for await (const { name, data } of events("/api/events", signal)) {
+      const recovered = offline || (name === "indexing" && indexing && !data.indexing);
+      offline = false;
+      if (name === "library") learn(data);
+      else if (name === "indexing") indexing = data.indexing;
+      else if (name === "changed") changed(data.refs);
+      showStatus({ offline, indexing, library });
+      if (recovered) { if (isSearch()) runSearch({ now: true }); if (state.open) { reader.refresh(); if (!reader.page) reader.show(state); } }
+    }
+  } catch (problem) {
+    if (signal.aborted) return;
+    if (problem.status && !library) { showFailure(problem, follow); panel.hidden = false; }
+  }
+  if (signal.aborted) return;
+  setOffline();
+}
+
+function learn(data) {
+  library = data;
+  const names = Object.keys(data.collections);
+  byId("collection-filter").hidden = names.length < 2 && !state.collection.length;
+  const { options } = form.elements.collection;
+  for (const name of names) if (![...options].some((item) => item.value === name)) options.add(new Option(visible(name), name));
+  reader.showEditor();
+  if (data.ask && data.ask !== "none") loadAnswering();
+  if (!byId("home").hidden) home(library, { href, forget: () => { store("queries", []); arrange(); } });
+}
+
+function changed(refs) {
+  if (state.open && (refs.includes(state.open) || refs.length >= 200)) reader.refresh();
+  else if (state.open) setTimeout(() => reader.refresh(), 0); // an embed or the target of a link may have changed
+  if (isSearch() && rested) runSearch({ now: true });
+}
+
+let again = 0;
+function setOffline() {
+  offline = true;
+  showStatus({ offline, indexing, library });
+  clearTimeout(again);
+  again = setTimeout(follow, RETRY_MS);
+}
+
+async function loadAnswering() {
+  if (answering) return answering.update(state.q);
+  const { Answering } = await import("./answering.js");
+  answering ??= new Answering({ href, model: () => library.ask });
+  answering.update(state.q);
+}
+
+addEventListener("online", follow);
+document.addEventListener("visibilitychange", follow);
+
 fillForm();
 arrange();
-// The status decides how results are shown: calibrated scores, names of collections.
-await server.check();
-if (state.q.trim() || state.documents) runSearch({ now: true });
-if (state.open) pane.show(state);
+if (isSearch()) runSearch({ now: true });
+if (state.open || state.graph) apply(state);
+follow();

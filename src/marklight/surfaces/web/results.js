@@ -1,158 +1,185 @@
-// The list of results, and keyboard navigation in it.
+// The list of results: sections by verdict, passages grouped by document, a menu with details for each.
 
-import { byId, counted, make } from "./dom.js";
-import { bar } from "./score.js";
-import { why } from "./explain.js";
-import { marked, pattern } from "./highlighting.js";
+import { byId, copy, counted, dateText, documentLink, make, nameOf } from "./dom.js";
+import { marked, pattern } from "./search.js";
+
+const SECTIONS = [["answers", "Answers"], ["mentions", "Also mentions"], ["weak", "Weak matches"]];
+const SHOWN_PER_DOCUMENT = 3;
+const SNIPPET = 98; // characters: about two lines
 
 export class Results {
   #list = byId("results");
-  #unfolded = new Set();
   #current = {};
+  #hits = [];
 
-  constructor({ href, copy }) {
-    this.href = href;
-    this.copy = copy;
-    this.#list.addEventListener("keydown", (event) => this.#move(event));
+  constructor({ href, explain }) {
+    Object.assign(this, { href, explain });
   }
 
-  show(hits, answer, { calibrated, complete, several, nearest = false }) {
-    const words = pattern(answer.query.text, ...answer.query.expanded_with);
-    const focused = document.activeElement?.closest?.("#results > li");
-    const at = [...this.#list.children].indexOf(focused);
-    this.#list.classList.toggle("nearest", nearest);
-    this.#list.replaceChildren(...hits.map((hit) => this.#item(hit, words, bar(hit.score, calibrated, complete), several, complete && !nearest)));
-    // Keep the focus in the list if it was there.
-    if (focused) (this.#list.querySelector(`li[data-id="${CSS.escape(focused.dataset.id)}"] h3 a`) ?? this.#links()[at] ?? this.#links().at(-1))?.focus();
-    this.mark(this.#current.open, this.#current.lines);
+  // `nearest`: no confident match, these come closest.
+  show(hits, answer, { named = [], nearest = false }) {
+    const words = (this.words = pattern(answer.query.text, ...answer.query.expanded_with));
+    this.#hits = hits;
+    const judged = !nearest && hits.some((hit) => hit.verdict);
+    const parts = judged
+      ? SECTIONS.map(([verdict, title]) => [title, hits.filter((hit) => hit.verdict === verdict), verdict])
+      : [[nearest ? "Closest passages" : "", hits, nearest ? "nearest" : "ranked"]];
+    this.#replace([
+      named.length ? section("Documents", "named", named.map((each) => this.#name(each))) : null,
+      ...parts.map(([title, some, kind], at) => (some.length ? this.#section(title, kind, some, words, kind === "weak" && parts.slice(0, at).some(([, before]) => before.length)) : null)),
+    ]);
   }
 
-  // One line for each document, with the number of its passages that match.
-  list(listing, { calibrated, several }) {
-    const words = pattern(listing.query.text, ...listing.query.expanded_with);
-    this.#list.classList.remove("nearest");
-    this.#list.replaceChildren(...listing.documents.map((found) => {
-      const name = several ? `${found.collection}/${found.path}` : found.path;
-      return make("li", { class: "listed", "data-id": found.chunk_id },
-        make("h3", {}, this.#link(name, found.lines, ...marked(found.title || found.path, words))),
-        make("p", { class: "place" },
-          make("span", { class: "path" }, ...breakable(name)),
-          make("span", {}, counted(found.passages, "passage")),
-          dated(found),
-          found.score === null || !calibrated ? null : make("span", {}, `${Math.round(found.score * 100)} %`),
-          found.match === "meaning" ? make("span", {}, "by meaning") : null));
-    }));
-    this.mark(this.#current.open, this.#current.lines);
-  }
-
-  // The passages shown are the closest ones, although none is a confident match.
-  get nearest() {
-    return this.#list.classList.contains("nearest");
+  list(listing) {
+    const words = (this.words = pattern(listing.query.text, ...listing.query.expanded_with));
+    this.#hits = listing.documents.map((found) => ({ ...found, headings: [], snippet: "" }));
+    this.#replace([section("", "listed", listing.documents.map((found) => {
+      const name = nameOf(found);
+      return row(documentLink(this.href, name, { lines: found.lines }, { class: "row" },
+        make("span", { class: "title", dir: "auto" }, make("span", { class: "end" }, found.title || found.path)),
+        make("span", { class: "place" }, path(name), make("span", {}, [counted(found.passages, "passage"), dateText(found.dated)].filter(Boolean).join(" · ")))));
+    }))], words);
   }
 
   clear() {
+    this.#hits = [];
     this.#list.replaceChildren();
   }
 
-  // Mark the result that is open in the pane.
+  // Keeps the focus in the list if it was there.
+  #replace(sections) {
+    const focused = this.#list.contains(document.activeElement) ? this.links().indexOf(document.activeElement) : -1;
+    const open = document.activeElement?.dataset?.open;
+    this.#list.replaceChildren(...sections.filter(Boolean));
+    if (focused >= 0) (this.links().find((link) => link.dataset.open === open) ?? this.links()[Math.min(focused, this.links().length - 1)])?.focus();
+    this.mark(this.#current.open, this.#current.lines);
+  }
+
+  #section(title, kind, hits, words, folded) {
+    const groups = new Map();
+    for (const hit of hits) groups.set(nameOf(hit), [...(groups.get(nameOf(hit)) ?? []), hit]);
+    const rows = [...groups].flatMap(([, group]) => {
+      const items = group.map((hit, at) => this.#row(hit, words, group[at - 1]));
+      const rest = items.slice(SHOWN_PER_DOCUMENT);
+      if (!rest.length) return items;
+      const more = row(make("button", { type: "button", class: "quiet more-here", click: () => more.replaceWith(...rest) }, `${rest.length} more here`));
+      return [...items.slice(0, SHOWN_PER_DOCUMENT), more];
+    });
+    return section(title, kind, rows, folded ? counted(hits.length, "passage") : "");
+  }
+
+  // `above`: the passage of the same document before this one.
+  #row(hit, words, above) {
+    const inner = Boolean(above);
+    const name = nameOf(hit);
+    const trail = hit.headings.length ? hit.headings : [hit.title || hit.path];
+    const whole = trail[0] === hit.title || !hit.title ? trail : [hit.title, ...trail];
+    const shown = inner ? whole.slice(-1) : whole;
+    const repeated = inner && String(above.headings) === String(hit.headings);
+    const title = make("span", { class: "title", dir: "auto", title: whole.join(" › ") },
+      shown.length > 1 ? make("span", { class: "start" }, shown[0]) : null,
+      shown.length > 1 ? make("span", { class: "gap", "aria-hidden": "true" }, shown.length > 2 ? " › … › " : " › ") : null,
+      make("span", { class: "end" }, shown.at(-1) || hit.path));
+    const item = row(documentLink(this.href, name, { lines: hit.lines }, { class: inner ? "row inner" : "row" },
+      repeated ? null : title,
+      make("span", { class: hit.kind === "code" || hit.kind === "table" ? "snippet code" : "snippet", dir: "auto" }, ...marked(cut(hit.snippet), words)),
+      make("span", { class: "place" }, ...(inner ? [make("span", { class: "line" }, `line ${hit.lines[0]}`)] : [path(name), make("span", { class: "line" }, `:${hit.lines[0]}`)]))));
+    item.dataset.id = hit.chunk_id;
+    item.append(this.#menu(hit, name));
+    return item;
+  }
+
+  #menu(hit, name) {
+    const body = make("div", { class: "popover" });
+    const menu = make("details", { class: "menu" }, make("summary", { "aria-label": `Details of ${hit.title || name}` }, "⋯"), body);
+    menu.addEventListener("toggle", () => {
+      if (!menu.open || body.childNodes.length) return;
+      const score = hit.verdict ? `${Math.round(hit.score * 100)} % likely relevant` : "Ranked, not calibrated";
+      body.append(
+        make("p", { class: "score" }, [score, hit.kind, dateText(hit.dated)].filter(Boolean).join(" · ")),
+        make("p", {},
+          make("button", { type: "button", class: "quiet", click: () => copy(reference(name, hit.lines)) }, "Copy reference"),
+          make("button", { type: "button", class: "quiet", click: () => copy(quotation(hit, name), "quotation") }, "Copy quotation"),
+          make("button", { type: "button", class: "quiet why", click: (event) => this.#why(hit, event.currentTarget) }, "Why")),
+        this.#places("Similar", hit.similar), this.#places("Linked", hit.linked));
+    });
+    return menu;
+  }
+
+  async #why(hit, button) {
+    button.disabled = true;
+    const { why } = await import("./explain.js");
+    const explained = await this.explain(hit).catch(() => null);
+    button.parentElement.after(explained?.why.length ? why(explained) : make("p", {}, "This passage is no longer among the results."));
+  }
+
+  #places(title, passages) {
+    if (!passages?.length) return "";
+    return make("div", {}, make("p", { class: "label" }, title), make("ul", { class: "places" }, ...passages.map((each) =>
+      make("li", {}, documentLink(this.href, nameOf(each), { lines: each.lines }, {}, each.title || each.path)))));
+  }
+
+  #name(found) {
+    const name = nameOf(found);
+    return row(documentLink(this.href, name, {}, { class: "row" },
+      make("span", { class: "title" }, make("span", { class: "end" }, name.split("/").at(-1))),
+      make("span", { class: "place" }, path(name))));
+  }
+
+  // Marks the result that is open in the reader.
   mark(open = "", lines = null) {
     this.#current = { open, lines };
-    for (const link of this.#list.querySelectorAll("a[data-open]")) {
-      const here = open && link.dataset.open === open && link.dataset.lines === lines?.join("-");
-      if (here) link.setAttribute("aria-current", "true");
-      else link.removeAttribute("aria-current");
-    }
+    const links = this.links();
+    const here = open ? (links.find((link) => link.dataset.open === open && link.dataset.lines === lines?.join("-")) ?? links.find((link) => link.dataset.open === open && !lines)) : null;
+    for (const link of links) link.toggleAttribute("aria-current", false);
+    here?.setAttribute("aria-current", "true");
+    return here;
   }
 
-  focusFirst() {
-    this.#links()[0]?.focus();
-    return this.#list.children.length > 0;
+  hit({ open, lines }) {
+    return this.#hits.find((hit) => nameOf(hit) === open && String(hit.lines) === String(lines));
   }
 
-  focusCurrent() {
-    const current = this.#list.querySelector("[aria-current]") ?? this.#links()[0];
-    current?.focus();
-    return Boolean(current);
+  links() {
+    return [...this.#list.querySelectorAll("a.row")].filter((link) => link.checkVisibility());
   }
 
-  #links() {
-    return [...this.#list.querySelectorAll("h3 a")];
+  get current() {
+    return this.#list.querySelector("a.row[aria-current]");
   }
 
-  #move(event) {
-    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-    if (!step || event.altKey || event.ctrlKey || event.metaKey || event.target.closest(".wide")) return;
-    const links = this.#links();
-    const item = event.target.closest("#results > li");
-    const own = links.findIndex((link) => item?.contains(link));
-    const at = step < 0 && event.target !== links[own] ? own : own + step; // up from a part of a result: to its title
-    event.preventDefault();
-    if (at < 0) byId("q").focus();
-    else links[Math.min(at, links.length - 1)].focus();
-  }
-
-  #item(hit, words, score, several, withLinked) {
-    const name = several ? `${hit.collection}/${hit.path}` : hit.path;
-    const reference = `${name}:${hit.lines.join("-")}`;
-    const trail = hit.headings.length ? hit.headings : [hit.title];
-    const shown = trail.at(-1) || hit.title || hit.path;
-    const above = (trail[0] === hit.title || !hit.title ? trail : [hit.title, ...trail]).slice(0, -1);
-    return make("li", { "data-id": hit.chunk_id },
-      make("p", { class: "place" }, make("span", { class: "path" }, ...breakable(name)), make("span", { class: "lines" }, lineText(hit.lines))),
-      make("h3", {}, this.#link(name, hit.lines,
-        ...above.flatMap((each) => [make("span", { class: "above" }, each), make("span", { class: "above", "aria-hidden": "true" }, " › ")]),
-        ...marked(shown, words))),
-      this.#passage(hit, words),
-      make("div", { class: "below" },
-        score,
-        hit.kind === "prose" ? null : make("span", {}, hit.kind),
-        dated(hit),
-        make("button", { type: "button", class: "quiet", "aria-label": `Copy reference ${reference}`, click: (event) => this.copy(reference, event.currentTarget) }, "Copy"),
-        hit.similar.length ? this.#unfoldable("similar", `+${hit.similar.length} similar`, hit, this.#places(hit.similar, several)) : null,
-        hit.why.length ? this.#unfoldable("why", "Why", hit, why(hit)) : null),
-      withLinked && hit.linked.length ? this.#linked(hit, several) : null);
-  }
-
-  #link(name, lines, ...content) {
-    return make("a", { href: this.href({ open: name, lines }), "data-open": name, "data-lines": lines.join("-") }, ...content);
-  }
-
-  // Documents one link away from a result, in either direction, that are no results themselves.
-  #linked(hit, several) {
-    const id = `linked-${hit.chunk_id}`;
-    return make("div", { class: "linked" }, make("p", { id }, "Linked with this result"), this.#places(hit.linked, several, id));
-  }
-
-  #places(passages, several, labelledBy = null) {
-    return make("ul", { class: "places", "aria-labelledby": labelledBy }, ...passages.map((each) => {
-      const name = several ? `${each.collection}/${each.path}` : each.path;
-      return make("li", {}, this.#link(name, each.lines, each.title || each.path), " ",
-        make("span", { class: "path" }, ...breakable(name)), " ", make("span", { class: "lines" }, lineText(each.lines)));
-    }));
-  }
-
-  #passage(hit, words) {
-    return make(hit.kind === "code" || hit.kind === "table" ? "pre" : "p", { class: "passage" }, ...marked(hit.snippet, words));
-  }
-
-  // Stays unfolded when the list is shown again.
-  #unfoldable(kind, summary, hit, content) {
-    const details = make("details", { class: kind }, make("summary", {}, summary), content);
-    const key = `${kind} ${hit.chunk_id}`;
-    details.open = this.#unfolded.has(key);
-    details.addEventListener("toggle", () => this.#unfolded[details.open ? "add" : "delete"](key));
-    return details;
+  // The result `step` after the one that is focused or open.
+  next(step) {
+    const links = this.links();
+    const own = links.indexOf(links.find((link) => link === document.activeElement) ?? this.current);
+    return links[Math.max(0, Math.min(links.length - 1, own + step))] ?? null;
   }
 }
 
-export const lineText = ([first, last]) => (first === last ? `line ${first}` : `lines ${first}–${last}`);
+export const reference = (name, lines) => (lines ? `${name}:${lines.join("-")}` : name);
 
-// Allow line breaks after slashes only.
-export const breakable = (path) => path.split("/").flatMap((part, at, all) => (at < all.length - 1 ? [`${part}/`, make("wbr")] : [part]));
+export const quotation = (hit, name) => `${hit.content.trim().split("\n").map((line) => `> ${line}`).join("\n")}\n>\n> — ${hit.title || name}, ${reference(name, hit.lines)}\n`;
 
-// The date that filters use, in UTC: in another time zone, the day of a document could change.
-export function dated({ dated }) {
-  const date = new Date(dated);
-  const day = Number.isNaN(date.getTime()) ? "" : date.toLocaleDateString(undefined, { year: "numeric", month: "short", day: "numeric", timeZone: "UTC" });
-  return make("time", { datetime: dated, title: "Date of the document, or the file's modification time" }, day);
+const row = (...content) => make("li", {}, ...content);
+
+function section(title, kind, rows, folded = "") {
+  const list = make("ol", {}, ...rows);
+  if (folded) return make("details", { class: `section ${kind}` }, make("summary", {}, make("h2", {}, title), make("span", {}, folded)), list);
+  return make("section", { class: `section ${kind}` }, title ? make("h2", {}, title) : null, list);
+}
+
+// The folders of a path are elided before its name.
+function path(name) {
+  const at = name.lastIndexOf("/") + 1;
+  return make("span", { class: "path" }, make("span", { class: "folders" }, name.slice(0, at)), make("span", {}, name.slice(at)));
+}
+
+// Running text that ends with a sentence, or with a word and an ellipsis.
+function cut(snippet) {
+  const text = snippet.replace(/\s+/g, " ").trim();
+  const whole = text.replace(/^… /, "").replace(/ …$/, "");
+  if (whole.length <= SNIPPET) return whole.length < text.length && !/[.!?]$/.test(whole) ? `${whole} …` : whole;
+  const end = whole.slice(0, SNIPPET).search(/[.!?](?!.*[.!?]\s)\s/);
+  if (end > SNIPPET / 2) return whole.slice(0, end + 1);
+  return `${whole.slice(0, whole.lastIndexOf(" ", SNIPPET)).replace(/[\s.,;:–-]+$/, "")} …`;
 }

@@ -13,10 +13,9 @@ import numpy as np
 import pytest
 
 from marklight.engines import PostgresSettings, parse_address
-from marklight.engines.relational.write import InsertedEntry
+from marklight.engines.relational.write import ChangedRows, InsertedEntry
 from marklight.engines.server.postgres import schema
 from marklight.engines.server.postgres.connections import Connections, ServerAddress
-from marklight.engines.server.postgres.indexes import IndexChange
 from marklight.engines.server.postgres.jobs import NO_ANSWER, JobQueue
 from marklight.engines.server.postgres.session import PostgresSession
 from marklight.engines.server.postgres.vector_index import PostgresVectors, add_vectors
@@ -81,7 +80,7 @@ class QueuedLibrary:
                 ],
             )
             session.run("SELECT 1 FROM state FOR UPDATE")
-            change = IndexChange(Batch(entries=(new,)), [InsertedEntry(new, document, rows)])
+            change = ChangedRows(Batch(entries=(new,)), [InsertedEntry(new, document, rows)])
             self.queue().finish(session, change)
         return [chunk.digest for chunk in new.chunks]
 
@@ -96,7 +95,7 @@ class QueuedLibrary:
         with self.commit() as session:
             add_vectors(session, vectors)
             session.run("SELECT 1 FROM state FOR UPDATE")
-            self.queue().finish(session, IndexChange(Batch(vectors=vectors)))
+            self.queue().finish(session, ChangedRows(Batch(vectors=vectors)))
 
     def vectors(self) -> int:
         with self.commit() as session:
@@ -256,7 +255,7 @@ def test_a_commit_that_fails_queues_nothing(library: QueuedLibrary) -> None:
     new = entry("a.md", "one")
 
     def fail(session: PostgresSession) -> None:
-        queue.finish(session, IndexChange(Batch(entries=(new,)), [InsertedEntry(new, 1, [1])]))
+        queue.finish(session, ChangedRows(Batch(entries=(new,)), [InsertedEntry(new, 1, [1])]))
         raise RuntimeError
 
     with pytest.raises(RuntimeError), library.commit() as session:

@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from marklight import engines
-from marklight.engines.server.postgres import lexical_index
+from marklight.engines.lexical import FIELDS
+from marklight.engines.server.postgres import lexical_index, lexical_search
 from marklight.engines.server.postgres.lexical_search import LexicalCache
 from marklight.errors import StoreError
 from marklight.model import Batch, Entry
@@ -263,6 +264,23 @@ def test_cached_postings_are_not_read_again(store: Store) -> None:
     with store.engine.snapshot() as snapshot:
         assert len(snapshot.lexical.search(["appl"], FIELD_BOOSTS, Filters(), 99)) == 50
         assert snapshot.lexical.search(["w1"], FIELD_BOOSTS, Filters(), 99) == []
+
+
+def test_a_search_looks_up_its_blocks_without_statistics_of_the_tables(store: Store) -> None:
+    words = [f"w{at}x{part}" for at in range(200) for part in range(40)]
+    store.put(*(entry(f"{at}.md", " ".join(words[at * 40 :][:40])) for at in range(200)))
+    assert store.sql("SELECT reltuples FROM pg_class WHERE oid = 'postings'::regclass") == [(-1.0,)]
+    query = lexical_search._BLOCKS.replace("$1", "'{appl}'").replace("$3", "'{appl}'")
+    plan = store.sql(f"EXPLAIN {query.replace('$2', '0')}".replace("ANY(0::bigint[])", "ANY('{}')"))
+    assert not any("Seq Scan on postings" in line for (line,) in plan)
+
+
+def test_the_cache_counts_segments_and_postings(store: Store) -> None:
+    store.put(entry("a.md", *["apple"] * 100))
+    with store.engine.snapshot() as snapshot:
+        snapshot.lexical.search(["appl"], FIELD_BOOSTS, Filters(), 9)
+    size = store.engine.lexical.cache.size  # type: ignore[attr-defined]
+    assert size > 100 * (8 + 8 + 2 * len(FIELDS) + 6)
 
 
 def test_the_cache_drops_what_was_used_least_recently() -> None:

@@ -12,7 +12,11 @@ from hypothesis import strategies as st
 
 from marklight.engines.lexical import CODE, WHOLE, document_terms, passage_terms
 from marklight.engines.server.bm25 import LENGTHS, length_codes
-from marklight.engines.server.postgres.lexical_scoring import ScoreTable, Segment, best_passages
+from marklight.engines.server.postgres.lexical_scoring import (
+    Segment,
+    VisibleSegments,
+    best_passages,
+)
 from marklight.engines.server.postgres.segments import (
     FIELD_KEYS,
     FIELDS,
@@ -88,10 +92,8 @@ class Index:
         self.segments.append(Segment(len(self.segments), decoded))
         self.blocks.append(list(encode_blocks(table)))
 
-    def table(self) -> ScoreTable:
-        passages = [segment.passages for segment in self.segments]
-        totals = sum(each.lengths.sum(axis=1, dtype=np.int64) for each in passages)
-        return ScoreTable(sum(map(len, passages)), np.atleast_1d(totals).tolist())
+    def visible(self) -> VisibleSegments:
+        return VisibleSegments.of(self.segments)
 
     def get(self, segment: Segment, term: str) -> Postings | None:
         key = term_key(term)
@@ -168,7 +170,7 @@ def test_scores_equal_those_of_the_memory_engine(entries: list[Entry], data: st.
     with_documents = MemoryEngine()
     put(with_documents, *entries)
     found = best_passages(
-        index.segments, index.table(), query, boosts, index.get, [None] * len(index.segments), limit
+        index.visible(), query, boosts, index.get, [None] * len(index.segments), limit
     )
     with with_documents.snapshot() as snapshot:
         every = snapshot.lexical.search(query, boosts, Filters(), 99)
@@ -221,9 +223,7 @@ def test_a_segment_holds_65536_passages_and_any_frequency() -> None:
     often = {"body": ["word"] * 70_000, WHOLE: ["word"] * 70_000}
     once = {"body": ["word"], WHOLE: ["word", "part"]}
     index = Index([[Passage(at, at, once if at else often) for at in range(MAX_PASSAGES)]])
-    found = best_passages(
-        index.segments, index.table(), ["word"], {"body": 1.0}, index.get, [None], 1
-    )
+    found = best_passages(index.visible(), ["word"], {"body": 1.0}, index.get, [None], 1)
     average = (70_000 + MAX_PASSAGES - 1) / MAX_PASSAGES
     length = stored_length(70_000)
     rarity = np.log(1 + 0.5 / (MAX_PASSAGES + 0.5))

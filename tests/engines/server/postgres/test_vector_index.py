@@ -12,8 +12,7 @@ import pytest
 from psycopg import errors, sql
 
 from marklight.engines import PostgresSettings
-from marklight.engines.relational.write import InsertedEntry
-from marklight.engines.server.postgres.indexes import IndexChange
+from marklight.engines.relational.write import ChangedRows, InsertedEntry
 from marklight.engines.server.postgres.schema import lock_key
 from marklight.engines.server.postgres.session import PostgresSession
 from marklight.engines.server.postgres.vector_index import PostgresVectors
@@ -264,9 +263,9 @@ def test_commits_that_become_visible_late_make_passages_pending_again(reopen: Op
         assert embedded_to(session) == 30
         # A commit with the rows 21 and 22, which were reserved before those of the others.
         late = InsertedEntry(entry("late.md", "one", "two"), 99, (21, 22))
-        library.index.finish(session, IndexChange(Batch(), (late,)), 5)
+        library.index.finish(session, ChangedRows(Batch(), (late,)), 5)
         assert embedded_to(session) == 20
-        library.index.finish(session, IndexChange(Batch(), (replace(late, chunk_rows=(40,)),)), 6)
+        library.index.finish(session, ChangedRows(Batch(), (replace(late, chunk_rows=(40,)),)), 6)
         assert embedded_to(session) == 20
     library.add(matrix[30:], first=30)
     with library.session() as session:

@@ -123,14 +123,14 @@ def test_vectors_of_another_dimension_are_refused(session: PostgresSession) -> N
             add(session, Vectors("m", ("b",), np.ones((1, 2), np.float32)))
 
 
-def test_term_vectors_are_stored_once_with_their_bits(session: PostgresSession) -> None:
-    rows = every_kind_of_number()[-3:]
+def test_term_vectors_are_stored_once(session: PostgresSession) -> None:
+    rows = np.array([[3, 4], [1, -1], [0, 1]], np.float32)
     add_term_vectors(session, Vectors("m", ("pear", "apple", "pear"), rows))
     add_term_vectors(session, Vectors("m", ("pear",), rows[2:]))
     add_term_vectors(session, None)
     assert dict(session.all("SELECT term, vector FROM term_vectors")) == {
-        "apple": rows[1].astype("<f4").tobytes(),
-        "pear": rows[0].astype("<f4").tobytes(),
+        "apple": np.array([127, -127], np.int8).tobytes(),
+        "pear": np.array([95, 127], np.int8).tobytes(),
     }
 
 

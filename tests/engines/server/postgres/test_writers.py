@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from marklight.engines import parse_address
-from marklight.engines.server.postgres.commit import Writers, lock_documents, try_exclusive
+from marklight.engines.server.postgres.commit import Writers, lock_documents
 from marklight.engines.server.postgres.connections import Connections, ServerAddress
 from marklight.errors import Busy
 from marklight.model import DocumentId
@@ -34,8 +34,7 @@ def writers(address: ServerAddress) -> Iterator[list[Writers]]:
 
 def test_many_writers_hold_the_lock_at_once(writers: list[Writers]) -> None:
     one, other, _ = writers
-    with one.hold(1) as outermost, other.hold(1), one.hold(1) as inner:
-        assert (outermost, inner) == (True, False)
+    with one.hold(1), other.hold(1), one.hold(1):
         assert one.session.value("SELECT generation FROM state") == 0
         assert other.session.value("SELECT 1") == 1
 
@@ -69,14 +68,6 @@ def test_maintenance_excludes_writers_and_waits_for_them(writers: list[Writers])
             pass
     with other.alone(0.1):
         pass
-
-
-def test_exclusive_use_is_only_tried(writers: list[Writers]) -> None:
-    one, other, _ = writers
-    with try_exclusive(other.connections) as session:
-        assert session is not None
-    with one.hold(1), try_exclusive(other.connections) as session:
-        assert session is None
 
 
 def test_the_lock_ends_with_its_connection(writers: list[Writers], server: PostgresServer) -> None:

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from marklight.engines import PostgresSettings, parse_address
 from marklight.engines.relational.filters import RowFilter
 from marklight.engines.relational.snapshot import SnapshotCache
+from marklight.engines.relational.write import ChangedRows
 from marklight.engines.server.postgres import schema
 from marklight.engines.server.postgres.connections import Connections, ServerAddress
-from marklight.engines.server.postgres.indexes import IndexChange
 from marklight.engines.server.postgres.session import PostgresSession
 from marklight.engines.server.postgres.vector_index import PostgresVectors, add_vectors
 from marklight.engines.server.postgres.vector_search import PostgresVectorReader
@@ -114,7 +114,7 @@ class VectorLibrary:
                     " chunks = (SELECT count(*) FROM chunks), unused_vectors = (SELECT count(*) FROM vectors v"
                     " WHERE NOT EXISTS (SELECT 1 FROM chunks c WHERE c.digest = v.digest))"
                 )
-                self.index.finish(session, IndexChange(Batch(vectors=vectors)), 1)
+                self.index.finish(session, ChangedRows(Batch(vectors=vectors)), 1)
             self.index.after_commit(self.connections)
 
     def build(self) -> None:
@@ -175,7 +175,7 @@ def brute_force(
     matrix: Floats, query: Floats, limit: int, numbers: Sequence[int] | None = None
 ) -> list[ScoredChunk]:
     """Return the best passages by a comparison of all, with the arithmetic of the embedded engine."""
-    from marklight.engines.vector_math import unit_rows
+    from marklight.vector_math import unit_rows
 
     scores: Any = np.vecdot(unit_rows(matrix), unit_rows(query))
     chosen = range(len(matrix)) if numbers is None else numbers

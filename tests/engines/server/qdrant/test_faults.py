@@ -12,13 +12,14 @@ import pytest
 from marklight import engines
 from marklight.engines import QdrantSettings, ServerSettings
 from marklight.engines.server.qdrant import cluster as cluster_module
+from marklight.errors import StoreError
 from marklight.model import Batch
 from marklight.ports import Engine
 from tests.contracts.builders import commit, embedding, entry, find
 from tests.engines.server.qdrant.shipping import equals_a_rebuild, same_searches
 from tests.oracle import MemoryEngine
 from tests.servers.proxy import Proxy
-from tests.servers.qdrant import Node, free_port, new_fleet_library
+from tests.servers.qdrant import Node, free_port, new_fleet_library, running_nodes
 
 SETTINGS = ServerSettings(qdrant=QdrantSettings(shards=3, replicas=2))
 STEPS = 12
@@ -137,3 +138,28 @@ def test_the_status_counts_replicas_of_shards_and_names_silent_nodes(cluster: li
             "unshipped_commits": 0,
             "shards": {"active": 12},
         }
+
+
+def test_without_two_of_three_nodes_searches_fail_soon_and_the_status_shows_lost_replicas(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cluster_module, "READ_SECONDS", 3.0)
+    with running_nodes(3) as nodes, new_fleet_library(nodes) as address, opened(address) as engine:
+        own = entry("a.md", *["apple"] * 20)
+        commit(engine, Batch(entries=(own,), vectors=embedding(own).vectors))
+        for node in nodes[1:]:
+            node.kill()
+        seconds = []
+        for _ in range(2):
+            began = time.monotonic()
+            with pytest.raises(StoreError), engine.snapshot() as snapshot:
+                find(snapshot, "apple")
+            seconds.append(time.monotonic() - began)
+        # The first search tries again for a while, the next ones do not.
+        assert seconds[1] < 2.5 < seconds[0] < 9
+        # One shard in three has both of its replicas on the two nodes.
+        assert engine.server()["qdrant"]["shards"] == {"active": 4, "unreachable": 8}
+        for node in nodes[1:]:
+            node.start()
+        with engine.snapshot() as snapshot:
+            assert "a.md" in find(snapshot, "apple")

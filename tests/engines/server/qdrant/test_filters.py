@@ -6,12 +6,10 @@ import pytest
 
 from marklight.engines.metadata_filters import metadata_pairs
 from marklight.engines.server.qdrant.collections import (
-    document_label,
     document_labels,
-    folder_label,
     is_native,
+    label,
     native_filter,
-    pair_label,
 )
 from marklight.model import DocumentId
 from marklight.query import Filters
@@ -45,10 +43,10 @@ def test_a_document_has_a_label_for_each_folder_and_each_level_of_a_tag() -> Non
     document = entry("a/b/c.md", "x", collection="docs", tags=("x/y",)).document
     labels = document_labels(document.id, metadata_pairs(document))
     expected = {
-        document_label("docs", "a/b/c.md"),
-        *(folder_label("docs", folder) for folder in ("", "a", "a/b")),
-        *(pair_label("#", tag) for tag in ("x", "x/y")),
-        pair_label("tags", "x/y"),
+        label("document", "docs", "a/b/c.md"),
+        *(label("folder", "docs", folder) for folder in ("", "a", "a/b")),
+        *(label("pair", "#", tag) for tag in ("x", "x/y")),
+        label("pair", "tags", "x/y"),
     }
     assert labels == expected
 

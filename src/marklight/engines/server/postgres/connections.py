@@ -23,7 +23,7 @@ from psycopg import Connection, RawCursor, errors
 from psycopg.abc import Buffer
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import TransactionStatus
-from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper, NumericBinaryLoader, NumericLoader
+from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper, NumericBinaryLoader
 from psycopg.types.string import StrDumper, TextBinaryLoader, TextLoader
 from psycopg_pool import ConnectionPool, PoolTimeout
 
@@ -220,21 +220,21 @@ class ServerAddress(NamedTuple):
     dsn: str
     library: str
     shown: str = ""
-    """The address without password, for messages; taken from the connection string if it is empty."""
+    """The address without password, for messages; that of the only host if it is empty."""
+
+    @property
+    def host(self) -> str:
+        """Return the name and the port of the only host."""
+        parts = conninfo_to_dict(self.dsn)
+        name = parts.get("host") or parts.get("hostaddr") or "localhost"
+        return f"{name}:{parts.get('port') or 5432}"
 
     def __str__(self) -> str:
         """Return the address without password."""
         if self.shown:
             return self.shown
-        parts = conninfo_to_dict(self.dsn)
-        hosts = str(parts.get("host") or parts.get("hostaddr") or "localhost").split(",")
-        ports = str(parts.get("port") or "5432").split(",")
-        ports = ports * len(hosts) if len(ports) == 1 else ports
-        names = ",".join(
-            host if host.startswith("/") or port == "5432" else f"{host}:{port}"
-            for host, port in zip(hosts, ports, strict=False)
-        )
-        return f"postgresql://{names}/{parts.get('dbname', '')}?library={self.library}"
+        database = conninfo_to_dict(self.dsn).get("dbname", "")
+        return f"postgresql://{self.host}/{database}?library={self.library}"
 
     def __repr__(self) -> str:
         return str(self)
@@ -411,22 +411,11 @@ class Connections:
             adapters.register_loader(type_name, UnescapingLoader)
             adapters.register_loader(type_name, UnescapingBinaryLoader)
         adapters.register_loader("numeric", PlainNumberLoader)
-        adapters.register_loader("numeric", PlainNumberBinaryLoader)
 
 
-def _plain_number(number: Any) -> Any:
-    return int(number) if number == number.to_integral_value() else float(number)
-
-
-class PlainNumberLoader(NumericLoader):
-    """Reads numeric values, such as the sum of bigints, as int or float."""
+class PlainNumberLoader(NumericBinaryLoader):
+    """Reads numeric values, such as the sum of bigints, as int or float; sessions read all rows in binary format."""
 
     def load(self, data: Any) -> Any:
-        return _plain_number(super().load(data))
-
-
-class PlainNumberBinaryLoader(NumericBinaryLoader):
-    """Reads numeric values in binary format as int or float."""
-
-    def load(self, data: Any) -> Any:
-        return _plain_number(super().load(data))
+        number = super().load(data)
+        return int(number) if number == number.to_integral_value() else float(number)

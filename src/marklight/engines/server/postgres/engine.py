@@ -9,32 +9,31 @@ from typing import TYPE_CHECKING, Any
 
 from marklight.concurrency import once
 from marklight.engines import EngineAddress, ServerSettings
-from marklight.engines.relational.documents import RelationalContents, RelationalDocuments
-from marklight.engines.relational.snapshot import Caches, RelationalSnapshot, RelationalStatus
+from marklight.engines.relational.documents import RelationalContents
+from marklight.engines.relational.snapshot import Caches, RelationalSnapshot
+from marklight.engines.relational.write import ChangedRows
 from marklight.engines.server.postgres import schema
-from marklight.engines.server.postgres.commit import (
-    Writers,
-    count_failures,
-    indexed_files,
-    indexed_files_of,
-    read_failures,
-)
+from marklight.engines.server.postgres.commit import Writers, apply, without_long_paths
 from marklight.engines.server.postgres.connections import Connections, MissingLibrary, ServerAddress
-from marklight.engines.server.postgres.indexes import IndexChange, LexicalIndex, VectorIndex
+from marklight.engines.server.postgres.indexes import LexicalIndex, VectorIndex
 from marklight.engines.server.postgres.jobs import JobQueue
+from marklight.engines.server.postgres.machines import PostgresDocuments, PostgresStatus
 from marklight.engines.server.postgres.replicas import Readers, primary_dsn
-from marklight.engines.server.postgres.session import PostgresSession, open_snapshot
+from marklight.engines.server.postgres.session import (
+    PostgresSession,
+    borrowed_session,
+    open_snapshot,
+)
 from marklight.engines.server.postgres.vector_index import STORED, unpack
 from marklight.errors import Busy, ConnectionLost, ReadOnly, StoreError
-from marklight.model import Batch, DocumentId, Failure, FileState
+from marklight.model import Batch, DocumentId, FileState
 from marklight.ports import Snapshot
 
 if TYPE_CHECKING:
     from marklight.engines.relational import Row
-    from marklight.engines.relational.filters import RowFilter
-    from marklight.engines.server.postgres.indexes import RowReader
+    from marklight.engines.relational.filters import RowReader
     from marklight.model import Matrix
-    from marklight.ports import IndexedFile, PathRange, VectorReader
+    from marklight.ports import VectorReader
 
 WAIT_SECONDS = 10.0
 """Seconds that cleaning and checking wait for writers."""
@@ -75,7 +74,7 @@ class PostgresEngine:
         server = ServerAddress(address.dsn, address.library, str(address))
         staleness = self.settings.postgres.staleness_seconds
         self.readers = Readers(server, staleness, max(1, total - writing))
-        self.lexical, self.vectors = open_indexes(address, self.settings)
+        self._indexes = self.lexical, self.vectors = open_indexes(address, self.settings)
         self.writers = Writers(
             self.primary, self._indexes, lambda: self._prepare_indexes(self.maintenance)
         )
@@ -132,10 +131,6 @@ class PostgresEngine:
         for index in self._indexes:
             index.prepare(connections)
 
-    @property
-    def _indexes(self) -> tuple[LexicalIndex, VectorIndex]:
-        return self.lexical, self.vectors
-
     @contextmanager
     def writing(self, wait_seconds: float) -> Iterator[None]:
         if self.read_only():
@@ -148,22 +143,18 @@ class PostgresEngine:
         session = self.writers.session
         if not batch:
             return int(session.value("SELECT generation FROM state"))
-        from marklight.engines.server.postgres.commit import apply, without_long_paths
-
         batch, left_out = without_long_paths(batch)
         if left_out:
             self._notices.append(
                 f"Documents not indexed because their paths are too long for PostgreSQL: {left_out}"
             )
-        attempt = 1
-        while True:
+        for attempt in range(1, _COMMIT_ATTEMPTS + 1):
             try:
                 generation = apply(self, session, batch)
                 break
             except Busy:
                 if attempt == _COMMIT_ATTEMPTS:
                     raise
-                attempt += 1
             except ConnectionLost as error:
                 raise StoreError(
                     f"{error.message} (during a commit)",
@@ -201,32 +192,30 @@ class PostgresEngine:
         models = tuple(keep)
         if not self._exists():
             return 0
-        with self.writers.alone(WAIT_SECONDS) as session:
-            with session.transaction():
-                deleted = delete_unused_vectors(session, models)
-                deleted += sum(index.clean(session, models) for index in self._indexes)
-                self.queue.clean(session, models)
-                if deleted:
-                    self._begin_generation(session)
-            self._after_commit()
+        with self._maintaining() as session:
+            deleted = delete_unused_vectors(session, models)
+            deleted += sum(index.clean(session, models) for index in self._indexes)
+            self.queue.clean(session, models)
+            if deleted:  # a new generation, so that no reader continues with cached values
+                query = "UPDATE state SET generation = generation + 1 RETURNING generation"
+                self._finish_indexes(session, session.value(query))
         return deleted
 
-    def _begin_generation(self, session: PostgresSession) -> None:
-        """Count a change that is no commit, so that no reader continues with cached values."""
-        generation = session.all(
-            "UPDATE state SET generation = generation + 1 RETURNING generation"
-        )[0][0]
-        self._finish_indexes(session, generation)
+    @contextmanager
+    def _maintaining(self) -> Iterator[PostgresSession]:
+        """Begin a transaction without other writers."""
+        with self.writers.hold(WAIT_SECONDS):
+            with self.writers.alone(WAIT_SECONDS) as session:
+                yield session
+            self._after_commit()
 
     def _finish_indexes(self, session: PostgresSession, generation: int) -> None:
         for index in self._indexes:
-            index.finish(session, IndexChange(Batch()), generation)
+            index.finish(session, ChangedRows(Batch()), generation)
 
     def sizes(self) -> Mapping[str, int]:
-        connections = self.readers.choose()
-        with connections.connection() as connection:
-            session = PostgresSession(connections, connection)
-            if schema.read_version(connection) is None:
+        with borrowed_session(self.readers.choose()) as session:
+            if schema.read_version(session.connection) is None:
                 return {}
             tables: dict[str, int] = dict(session.all(_TABLE_BYTES))
         lexical, vectors = (
@@ -246,16 +235,14 @@ class PostgresEngine:
             return []
         from marklight.engines.relational.write import repair_tables
 
-        with self.writers.alone(WAIT_SECONDS) as session:
-            with session.transaction():
-                before = session.value("SELECT generation FROM state")
-                problems = repair_tables(session)
-                generation = session.value("SELECT generation FROM state")
-                if generation != before:
-                    self._finish_indexes(session, generation)
-                for index in self._indexes:
-                    problems += index.check(session)
-            self._after_commit()
+        with self._maintaining() as session:
+            before = session.value("SELECT generation FROM state")
+            problems = repair_tables(session)
+            generation = session.value("SELECT generation FROM state")
+            if generation != before:
+                self._finish_indexes(session, generation)
+            for index in self._indexes:
+                problems += index.check(session)
         return problems
 
     def take_notices(self) -> list[str]:
@@ -286,9 +273,7 @@ class PostgresEngine:
         return self._read_only
 
     def server(self) -> Mapping[str, Any]:
-        connections = self.readers.choose()
-        with connections.connection() as connection:
-            session = PostgresSession(connections, connection)
+        with borrowed_session(self.readers.choose()) as session:
             version, pgvector, role = session.all(_SERVER)[0]
             facts = {
                 "version": version,
@@ -297,7 +282,7 @@ class PostgresEngine:
                 "role": role,
                 "access": "read" if self.read_only() else "write",
             }
-            if schema.read_version(connection) is not None:
+            if schema.read_version(session.connection) is not None:
                 facts["last_write"] = session.value(_LAST_WRITE)
                 facts.update(self.lexical.status(session))
         if hosts := self.readers.status():
@@ -350,51 +335,11 @@ class PostgresSnapshot(RelationalSnapshot):
 
     @once
     def contents(self) -> PostgresContents:
-        from marklight.engines.server.postgres.engine import PostgresContents
-
         return PostgresContents(self)
 
     @once
     def status(self) -> PostgresStatus:
         return PostgresStatus(self)
-
-    def rows_with_terms(self, terms: Sequence[str], rows: RowFilter | None) -> Sequence[int]:
-        return self.lexical.rows_with_terms(terms, rows)
-
-    def rows_by_term(
-        self, terms: Sequence[str], field: str, rows: RowFilter | None
-    ) -> Mapping[str, Sequence[int]]:
-        return self.lexical.rows_by_term(terms, field, rows)
-
-
-class PostgresDocuments(RelationalDocuments):
-    """Documents with the states of their files on this machine."""
-
-    def __init__(self, snapshot: PostgresSnapshot) -> None:
-        super().__init__(snapshot)
-        self._files_session = snapshot.session
-        self._machine = snapshot.engine.settings.machine
-
-    def files(self, ranges: Sequence[PathRange] | None = None) -> Mapping[DocumentId, IndexedFile]:
-        return indexed_files(self._files_session, self._machine, ranges)
-
-    def files_of(self, documents: Iterable[DocumentId]) -> Mapping[DocumentId, IndexedFile]:
-        return indexed_files_of(self._files_session, self._machine, documents)
-
-
-class PostgresStatus(RelationalStatus):
-    """Counts, manifest and remarks of the library, and the failures of this machine."""
-
-    def __init__(self, snapshot: PostgresSnapshot) -> None:
-        super().__init__(snapshot)
-        self._failures_session = snapshot.session
-        self._machine = snapshot.engine.settings.machine
-
-    def _count_failures(self) -> int:
-        return count_failures(self._failures_session, self._machine)
-
-    def failures(self) -> Sequence[Failure]:
-        return read_failures(self._failures_session, self._machine)
 
 
 class PostgresContents(RelationalContents):
@@ -408,7 +353,7 @@ class PostgresContents(RelationalContents):
 
     def file_states(self, documents: Sequence[DocumentId]) -> Mapping[DocumentId, FileState]:
         files = self._documents.files_of(documents)
-        return {id: each.file for id, each in files.items()}
+        return {id: indexed.file for id, indexed in files.items()}
 
-    def decode_vectors(self, rows: Sequence[bytes], dimension: int) -> Matrix:
+    def decode_vectors(self, model: str, rows: Sequence[bytes], dimension: int) -> Matrix:  # noqa: ARG002
         return unpack(rows, dimension)

@@ -4,30 +4,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from marklight.ports import LexicalReader, VectorReader
+from marklight.engines.relational.filters import RowReader
+from marklight.ports import VectorReader
 
 if TYPE_CHECKING:
-    from marklight.engines.relational.filters import RowFilter
-    from marklight.engines.relational.write import InsertedEntry
+    from marklight.engines.relational.write import ChangedRows
     from marklight.engines.server.postgres.connections import Connections
     from marklight.engines.server.postgres.engine import PostgresSnapshot
     from marklight.engines.server.postgres.session import PostgresSession
-    from marklight.model import Batch
 
 Reader = TypeVar("Reader")
-
-
-class IndexChange(NamedTuple):
-    """The changes of a commit, with the row numbers that its tables use."""
-
-    batch: Batch
-    inserted: Sequence[InsertedEntry] = ()
-    deleted_documents: Sequence[int] = ()
-    """Rows of documents that the commit deletes or replaces."""
-    deleted_chunks: Sequence[int] = ()
-    """Rows of their passages, ascending. Row numbers are never used again."""
 
 
 class DerivedIndex(Generic[Reader]):
@@ -51,14 +39,14 @@ class DerivedIndex(Generic[Reader]):
         Called often, so it should usually do nothing. The library may not exist, and the role may only read.
         """
 
-    def apply(self, session: PostgresSession, change: IndexChange) -> None:
+    def apply(self, session: PostgresSession, change: ChangedRows) -> None:
         """Write rows in the transaction of a commit, while other commits do the same.
 
         The rows of documents and passages are written already. Rows that two commits may write must be written in sorted
         order with ON CONFLICT, so that no deadlock occurs.
         """
 
-    def finish(self, session: PostgresSession, change: IndexChange, generation: int) -> None:
+    def finish(self, session: PostgresSession, change: ChangedRows, generation: int) -> None:
         """Write what must be in the order of commits, in the same transaction; all other commits wait for it."""
 
     def after_commit(self, connections: Connections) -> None:
@@ -82,18 +70,6 @@ class DerivedIndex(Generic[Reader]):
 
     def close(self) -> None:
         """Release caches and connections of its own."""
-
-
-class RowReader(LexicalReader, Protocol):
-    """Keyword search that also returns rows: candidates of phrase filters, and all passages with a term."""
-
-    def rows_with_terms(self, terms: Sequence[str], rows: RowFilter | None) -> Sequence[int]:
-        """Return the rows of all passages with all of these terms in one field; some may be deleted."""
-
-    def rows_by_term(
-        self, terms: Sequence[str], field: str, rows: RowFilter | None
-    ) -> Mapping[str, Sequence[int]]:
-        """Return the rows of all passages with each of these terms in a field; some may be deleted."""
 
 
 LexicalIndex = DerivedIndex[RowReader]

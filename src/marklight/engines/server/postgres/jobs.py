@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
+from marklight.engines.relational.write import ChangedRows
 from marklight.engines.server.postgres.connections import Connections, MissingLibrary
-from marklight.engines.server.postgres.indexes import IndexChange
 from marklight.engines.server.postgres.schema import lock_key
-from marklight.engines.server.postgres.session import PostgresSession
+from marklight.engines.server.postgres.session import PostgresSession, borrowed_session
 from marklight.errors import StoreError
 from marklight.ports import FailedJob, Job, QueueStatus
 
@@ -52,11 +52,8 @@ class JobQueue:
 
     @contextmanager
     def _session(self, reader: Connections | None = None) -> Iterator[PostgresSession]:
-        connections = reader or self.connections
-        with connections.connection() as connection:
-            session = PostgresSession(connections, connection)
-            with session.transaction():
-                yield session
+        with borrowed_session(reader or self.connections) as session, session.transaction():
+            yield session
 
     # For workers
 
@@ -231,7 +228,7 @@ class JobQueue:
 
     # For commits
 
-    def finish(self, session: PostgresSession, change: IndexChange) -> None:
+    def finish(self, session: PostgresSession, change: ChangedRows) -> None:
         """Queue the new texts of a commit and remove those that it has vectors for, while other commits wait.
 
         Under the lock of the commit's end, because inserts and deletions of the same job could deadlock otherwise.

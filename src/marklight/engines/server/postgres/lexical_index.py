@@ -8,47 +8,41 @@ A merge that is interrupted is rolled back. An index that does not match the pas
 
 from __future__ import annotations
 
-import json
 import secrets
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import islice
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from marklight.engines.lexical import (
-    NO_TERMS,
-    analyzer_fingerprint,
-    document_terms,
-    passage_terms,
-    shared_terms,
-)
-from marklight.engines.relational.records import CHUNK, chunk
+from marklight.engines.lexical import analyzer_fingerprint, document_terms, passage_terms
+from marklight.engines.relational.documents import passages_to_index
+from marklight.engines.relational.filters import RowReader
 from marklight.engines.server.bm25 import Ints
-from marklight.engines.server.postgres.indexes import DerivedIndex, RowReader
+from marklight.engines.server.postgres.indexes import DerivedIndex
 from marklight.engines.server.postgres.lexical_search import LexicalCache, PostgresLexicalReader
-from marklight.engines.server.postgres.schema import lock_key
+from marklight.engines.server.postgres.schema import lock_key, writer_key
 from marklight.engines.server.postgres.segments import (
     MAX_PASSAGES,
     NO_ROWS,
     DamagedSegment,
     Passage,
     Passages,
-    PostingTable,
     build,
     decode_blocks,
     encode_blocks,
     merge,
     stored_lengths,
 )
-from marklight.engines.server.postgres.session import PostgresSession
+from marklight.engines.server.postgres.session import PostgresSession, borrowed_session
 from marklight.errors import StoreError
 
 if TYPE_CHECKING:
+    from marklight.engines.relational.write import ChangedRows
     from marklight.engines.server.postgres.connections import Connections
     from marklight.engines.server.postgres.engine import PostgresSnapshot
-    from marklight.engines.server.postgres.indexes import IndexChange
 
 TABLES = """
 CREATE TABLE segments (
@@ -107,24 +101,19 @@ class PostgresLexical(DerivedIndex[RowReader]):
         """Rebuild the index if it is outdated; checked once, where the library exists and the role may write."""
         if self._is_prepared:
             return
-        from marklight.engines.server.postgres.commit import try_exclusive
-
-        with suppress(StoreError):
-            with connections.connection() as connection:
-                reason = outdated_reason(PostgresSession(connections, connection))
-            if reason:
-                with try_exclusive(connections) as session:
-                    if session is None:
+        with suppress(StoreError), borrowed_session(connections) as session:
+            if reason := outdated_reason(session):
+                with session.transaction():
+                    key = writer_key(connections.address.library)
+                    if not session.value("SELECT pg_try_advisory_xact_lock(?)", [key]):
                         return
-                    with session.transaction():
-                        # Another process may have done it meanwhile.
-                        if outdated_reason(session):
-                            rebuild(session)
+                    if outdated_reason(session):  # else another process has done it meanwhile
+                        rebuild(session)
                 self.notices.append(reason)
-                self.after_commit(connections)
+                merge_all(session)
             self._is_prepared = True
 
-    def apply(self, session: PostgresSession, change: IndexChange) -> None:
+    def apply(self, session: PostgresSession, change: ChangedRows) -> None:
         """Add the passages of a commit, and tombstones of the documents that it deletes."""
         passages = [
             Passage(row, item.document, passage_terms(shared, chunk))
@@ -132,11 +121,12 @@ class PostgresLexical(DerivedIndex[RowReader]):
             for shared in [document_terms(item.entry.document)]
             for row, chunk in zip(item.chunk_rows, item.entry.chunks, strict=True)
         ]
-        add_passages(session, passages, change.deleted_documents, len(change.deleted_chunks))
+        add_passages(session, passages, change.deleted.values(), len(change.deleted_chunks))
 
     def after_commit(self, connections: Connections) -> None:
         """Merge segments where there are many of one size."""
-        merge_all(connections)
+        with borrowed_session(connections) as session:
+            merge_all(session)
 
     def reader(self, snapshot: PostgresSnapshot) -> PostgresLexicalReader:
         return PostgresLexicalReader(snapshot, self.cache)
@@ -163,7 +153,7 @@ class PostgresLexical(DerivedIndex[RowReader]):
 def add_passages(
     session: PostgresSession,
     passages: Iterable[Passage],
-    deleted_documents: Sequence[int] = (),
+    deleted_documents: Iterable[int] = (),
     deleted_passages: int = 0,
 ) -> None:
     """Store passages as segments, with tombstones of deleted documents."""
@@ -192,38 +182,17 @@ def insert_postings(
     session: PostgresSession, segment: int, blocks: Iterable[tuple[bytes, bytes]]
 ) -> None:
     """Store blocks of postings; they must not be read from the same session."""
-    with (
-        session.locked() as connection,
-        connection.cursor().copy("COPY postings FROM STDIN (FORMAT binary)") as copy,
-    ):
-        copy.set_types(["int8", "bytea", "bytea"])
-        for first_term, data in blocks:
-            copy.write_row((segment, first_term, data))
+    session.insert("postings", "segment, first_term, data", ((segment, *block) for block in blocks))
 
 
-class SegmentSize(NamedTuple):
-    """Number of passages of a segment."""
-
-    id: int
-    passages: int
-
-    @property
-    def tier(self) -> int:
-        return (max(1, self.passages) - 1).bit_length() // TIER_BITS
-
-
-def merge_all(connections: Connections) -> None:
+def merge_all(session: PostgresSession) -> None:
     """Merge until no tier has too many segments; return at once where another process merges."""
-    with connections.connection() as connection:
-        session = PostgresSession(connections, connection)
-        while _merge_once(session):
-            pass
+    while _choose(session) and _merge_once(session):  # most commits need no merge
+        pass
 
 
 def _merge_once(session: PostgresSession) -> bool:
     """Merge one set of segments in a transaction; return false if there is none."""
-    if not _choose(session):  # without a lock: most commits need no merge
-        return False
     with session.transaction():
         if not session.value("SELECT pg_try_advisory_xact_lock(?)", [merge_key(session)]):
             return False
@@ -231,8 +200,6 @@ def _merge_once(session: PostgresSession) -> bool:
         chosen = _choose(session)
         if chosen:
             merge_segments(session, chosen)
-            # Without statistics, the planner reads all blocks of a small number of segments.
-            session.run("ANALYZE segments, postings")
         return bool(chosen)
 
 
@@ -247,41 +214,40 @@ def _choose(session: PostgresSession) -> list[int]:
         "SELECT id, passages, net_passages FROM segments WHERE analyzer = ? ORDER BY passages, id",
         [analyzer_fingerprint()],
     )
-    sizes = [SegmentSize(id, passages) for id, passages, _ in rows]
+    sizes = {id: passages for id, passages, _ in rows}
     if by_size := choose_by_size(sizes):
         return by_size
     living = sum(net for _, _, net in rows)
-    deleted = sum(each.passages for each in sizes) - living
-    if deleted > max(MIN_DELETED, MAX_DELETED_SHARE * living):
-        return _most_deleted(session, sizes)
+    if sum(sizes.values()) - living > max(MIN_DELETED, MAX_DELETED_SHARE * living):
+        return _most_deleted(session, [id for id, passages in sizes.items() if passages])
     return []
 
 
-def choose_by_size(sizes: Sequence[SegmentSize]) -> list[int]:
-    """Return the segments of the smallest tier that has too many, with all smaller ones, as many as one segment can hold."""
-    for tier in sorted({each.tier for each in sizes}):
-        if sum(each.tier == tier for each in sizes) >= MERGE_FACTOR:
+def choose_by_size(sizes: Mapping[int, int]) -> list[int]:
+    """Return the segments of the smallest tier that has too many, with all smaller ones, as many as one segment can hold.
+
+    `sizes` has the passages of each segment, in ascending order.
+    """
+    tiers = {id: (max(1, size) - 1).bit_length() // TIER_BITS for id, size in sizes.items()}
+    for tier, count in sorted(Counter(tiers.values()).items()):
+        if count >= MERGE_FACTOR:
             chosen: list[int] = []
             total = 0
-            for each in sizes:
-                if each.tier <= tier and total + each.passages <= MAX_PASSAGES:
-                    chosen.append(each.id)
-                    total += each.passages
+            for id, size in sizes.items():
+                if tiers[id] <= tier and total + size <= MAX_PASSAGES:
+                    chosen.append(id)
+                    total += size
             if len(chosen) > 1:
                 return chosen
     return []
 
 
-def _most_deleted(session: PostgresSession, sizes: Sequence[SegmentSize]) -> list[int]:
+def _most_deleted(session: PostgresSession, segments: Sequence[int]) -> list[int]:
     """Return the segment with the highest share of deleted passages."""
     deleted = _tombstones(session)
-    shares = {
-        each.id: float(np.isin(_documents(session, each.id), deleted).mean())
-        for each in sizes
-        if each.passages
-    }
-    worst = max(shares, key=shares.__getitem__, default=None)
-    return [worst] if worst is not None and shares[worst] else []
+    shares = {id: float(np.isin(_documents(session, id), deleted).mean()) for id in segments}
+    worst = max(segments, key=shares.__getitem__, default=0)
+    return [worst] if shares.get(worst) else []
 
 
 def _documents(session: PostgresSession, segment: int) -> Ints:
@@ -309,7 +275,8 @@ def merge_segments(session: PostgresSession, ids: Sequence[int]) -> None:
     net_passages = sum(row[5] for row in rows)
     if len(merged) or len(deleted) or net_passages:
         segment = insert_segment(session, merged, net_passages, deleted)
-        for first, end in _slices(session, ids):
+        cuts = _cuts(session, ids)
+        for first, end in zip(cuts, [*cuts[1:], None], strict=True):
             insert_postings(session, segment, _merged_blocks(session, offsets, first, end))
     session.run("DELETE FROM postings WHERE segment = ANY(?)", [list(ids)])
     session.run("DELETE FROM segments WHERE id = ANY(?)", [list(ids)])
@@ -319,33 +286,38 @@ def _merge_passages(
     olds: Mapping[int, Passages], deleted: Ints
 ) -> tuple[Passages, Mapping[int, Ints]]:
     """Return the living passages of segments, and for each segment the new offsets; -1 for deleted passages."""
-    living = {id: ~np.isin(each.documents, deleted) for id, each in olds.items()}
-    every = list(olds.values())
-    alive = np.concatenate(list(living.values()))
-    passage_rows = np.concatenate([each.rows for each in every])[alive]
+    parts = list(olds.values())
+    documents = np.concatenate([part.documents for part in parts])
+    passage_rows = np.concatenate([part.rows for part in parts])
     order = np.argsort(passage_rows)
-    merged = Passages(
-        passage_rows[order],
-        np.concatenate([each.documents for each in every])[alive][order],
-        np.concatenate([each.lengths for each in every], axis=1)[:, alive][:, order],
-    )
-    places = np.full(len(alive), -1, np.int64)
-    places[np.flatnonzero(alive)[order]] = np.arange(len(order))
-    ends = np.cumsum([len(each) for each in every])
-    return merged, dict(zip(olds, np.split(places, ends[:-1]), strict=True))
+    order = order[~np.isin(documents[order], deleted)]
+    lengths = np.concatenate([part.lengths for part in parts], axis=1)[:, order]
+    places = np.full(len(documents), -1, np.int64)
+    places[order] = np.arange(len(order))
+    ends = np.cumsum([len(part) for part in parts])
+    offsets = dict(zip(olds, np.split(places, ends[:-1]), strict=True))
+    return Passages(passage_rows[order], documents[order], lengths), offsets
 
 
 def _needed_tombstones(session: PostgresSession, deleted: bytes, ids: Sequence[int]) -> Ints:
     """Return those tombstones of the merged segments whose documents other segments still have."""
-    own = np.unique(np.frombuffer(deleted, "<i8"))
-    found = np.zeros(len(own), bool)
-    if len(own):
-        others = session.all(
-            "SELECT id FROM segments WHERE NOT id = ANY(?) AND passages > 0", [list(ids)]
-        )
-        for (other,) in others:
-            found |= np.isin(own, _documents(session, other))
-    return own[found]
+    tombstones = np.unique(np.frombuffer(deleted, "<i8"))
+    needed = np.zeros(len(tombstones), bool)
+    if len(tombstones):
+        others = "SELECT id FROM segments WHERE NOT id = ANY(?) AND passages > 0"
+        for (other,) in session.all(others, [list(ids)]):
+            needed |= np.isin(tombstones, _documents(session, other))
+    return tombstones[needed]
+
+
+def _cuts(session: PostgresSession, ids: Sequence[int]) -> list[bytes]:
+    """Return the first terms of ranges with about as many postings each."""
+    rows = session.all(
+        "SELECT min(first_term) FROM (SELECT first_term, sum(length(data)) OVER (ORDER BY first_term) / ?"
+        " AS range FROM postings WHERE segment = ANY(?)) p GROUP BY range ORDER BY 1",
+        [SLICE_BYTES, list(ids)],
+    )
+    return [first for (first,) in rows]
 
 
 def _merged_blocks(
@@ -362,36 +334,8 @@ def _merged_blocks(
         [list(offsets), first, end, end],
     ):
         blocks.setdefault(segment, []).append(data)
-    tables = [_restricted(decode_blocks(own), first, end) for own in blocks.values()]
+    tables = [decode_blocks(parts).between(first, end) for parts in blocks.values()]
     return list(encode_blocks(merge(tables, [offsets[id] for id in blocks]))) if tables else []
-
-
-def _slices(session: PostgresSession, ids: Sequence[int]) -> list[tuple[bytes, bytes | None]]:
-    """Return half-open ranges of terms with about as many postings each."""
-    cuts, total = [b""], 0
-    for first, size in session.each(
-        "SELECT first_term, length(data) FROM postings WHERE segment = ANY(?) ORDER BY first_term",
-        [list(ids)],
-    ):
-        if total > SLICE_BYTES and first > cuts[-1]:
-            cuts.append(first)
-            total = 0
-        total += size
-    return list(zip(cuts, [*cuts[1:], None], strict=True))
-
-
-def _restricted(table: PostingTable, first: bytes, end: bytes | None) -> PostingTable:
-    """Return the postings of a range of terms."""
-    low = bisect_left(table.terms, first)
-    high = len(table.terms) if end is None else bisect_left(table.terms, end)
-    own = slice(*np.searchsorted(table.term, [low, high]))
-    return PostingTable(
-        table.terms[low:high],
-        table.term[own] - low,
-        table.field[own],
-        table.offset[own],
-        table.frequency[own],
-    )
 
 
 def outdated_reason(session: PostgresSession) -> str:
@@ -409,50 +353,33 @@ def rebuild(session: PostgresSession) -> None:
     session.value("SELECT pg_advisory_xact_lock(?)", [merge_key(session)])
     for table in PostgresLexical.tables:
         session.run(f"DELETE FROM {table}")
-    part: list[Passage] = []
-    for passage in stored_passages(session):
-        if len(part) >= PART_PASSAGES:
-            add_passages(session, part)
-            part = []
-        part.append(passage)
-    add_passages(session, part)
-
-
-def stored_passages(session: PostgresSession) -> Iterator[Passage]:
-    """Yield the terms of all passages, those of a document one after another."""
-    last = -1
-    shared = NO_TERMS
-    for row, document, record, *columns in session.each(
-        f"SELECT c.row, c.document, t.record, {CHUNK} FROM chunks c"
-        " JOIN documents d ON d.row = c.document JOIN contents t ON t.document = c.document"
-        " ORDER BY c.document, c.row"
-    ):
-        if document != last:
-            last, shared = document, shared_terms(json.loads(record))
-        yield Passage(row, document, passage_terms(shared, chunk(columns)))
+    stored = passages_to_index(session)
+    while part := list(islice(stored, PART_PASSAGES)):
+        add_passages(
+            session,
+            (
+                Passage(row, document, passage_terms(shared, chunk))
+                for row, document, chunk, shared in part
+            ),
+        )
 
 
 def find_difference(session: PostgresSession) -> str:
     """Return how the index differs from the passages; empty if it does not."""
     if outdated_reason(session):
         return "the number of its passages is wrong"
-    deleted, count = _tombstones(session), 0
-    chunks: dict[int, int] = dict(session.all("SELECT row, document FROM chunks"))
+    deleted, indexed = _tombstones(session), dict[int, int]()
     for id, *columns in session.all(
         "SELECT id, passage_rows, document_rows, lengths FROM segments"
     ):
         passages = Passages.decode(*columns)
         living = ~np.isin(passages.documents, deleted)
-        count += int(living.sum())
-        pairs = zip(
-            passages.rows[living].tolist(), passages.documents[living].tolist(), strict=True
-        )
-        if any(chunks.get(row) != document for row, document in pairs):
-            return "it had other passages than the database"
+        rows, documents = passages.rows[living].tolist(), passages.documents[living].tolist()
+        indexed.update(zip(rows, documents, strict=True))
         blocks = session.each("SELECT data FROM postings WHERE segment = ?", [id])
         if (stored_lengths((data for (data,) in blocks), len(passages)) != passages.lengths).any():
             return "the lengths of its passages differ from their postings"
-    if count != len(chunks):
-        return f"it had {count} passages instead of {len(chunks)}"
+    if indexed != dict(session.all("SELECT row, document FROM chunks")):
+        return "it had other passages than the database"
     orphans = "SELECT 1 FROM postings p WHERE NOT EXISTS (SELECT 1 FROM segments s WHERE s.id = p.segment) LIMIT 1"
     return "it had postings without a segment" if session.value(orphans) else ""

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import field, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,7 @@ from marklight.engines.server.postgres.segments import (
     Postings,
     contains,
 )
+from marklight.lazy import dataclass
 
 _TITLE, _WHOLE = FIELDS.index("title"), FIELDS.index(WHOLE)
 
@@ -37,8 +39,16 @@ class Segment:
 
     id: int
     passages: Passages
+    deleted: Ints = field(default_factory=lambda: NO_ROWS)
+    """Documents that its commits deleted from older segments."""
     living: Mask | None = None
     """Mask of the passages that are not deleted; None if none is."""
+
+    @property
+    def size(self) -> int:
+        """Return the bytes in memory."""
+        stored = self.passages.rows, self.passages.documents, self.passages.lengths, self.deleted
+        return sum(array.nbytes for array in stored) + len(self.passages)
 
     def frequencies(self, postings: Postings) -> Ints:
         """Return the number of living passages with the term in each field."""
@@ -65,7 +75,6 @@ class ScoreTable:
 
     def __init__(self, passages: int, totals: Sequence[int]) -> None:
         """Take the number of living passages and the sums of their lengths by field."""
-        self.passages = passages
         means = np.array([max(total, 1) for total in totals]) / max(1, passages)
         self._norms = norms(LENGTHS[None, :], means[:, None])
         frequencies = np.arange(MAX_TABLE_FREQUENCY + 1)[None, :, None]
@@ -85,9 +94,34 @@ class ScoreTable:
         return scores
 
 
+class VisibleSegments(NamedTuple):
+    """The segments of a snapshot without deleted passages; the same for all snapshots with these segments."""
+
+    segments: list[Segment]
+    passages: int
+    """Number of living passages."""
+    table: ScoreTable
+
+    @classmethod
+    def of(cls, segments: Sequence[Segment]) -> VisibleSegments:
+        """Return the segments without the passages that any of them deletes."""
+        deleted = np.concatenate([NO_ROWS, *(segment.deleted for segment in segments)])
+        visible, count, totals = [], 0, np.zeros(len(FIELDS), np.int64)
+        for segment in segments:
+            living = ~np.isin(segment.passages.documents, deleted)
+            visible.append(replace(segment, living=None if living.all() else living))
+            count += int(living.sum())
+            totals += segment.passages.lengths[:, living].sum(axis=1, dtype=np.int64)
+        return cls(visible, count, ScoreTable(count, totals.tolist()))
+
+    @property
+    def size(self) -> int:
+        """Return the bytes in memory."""
+        return sum(segment.size for segment in self.segments)
+
+
 def best_passages(
-    segments: Sequence[Segment],
-    table: ScoreTable,
+    visible: VisibleSegments,
     terms: Sequence[str],
     boosts: Mapping[str, float],
     get: GetPostings,
@@ -98,32 +132,37 @@ def best_passages(
 
     `masks` selects the passages of each segment that match the filters; None for all.
     """
+    segments, passages, table = visible
     values: list[list[Floats]] = [[] for _ in segments]
     offsets: list[list[Ints]] = [[] for _ in segments]
     for term, times in Counter(terms).items():
-        lists = [(at, own) for at, segment in enumerate(segments) if (own := get(segment, term))]
+        lists = [
+            (place, postings)
+            for place, segment in enumerate(segments)
+            if (postings := get(segment, term))
+        ]
         if not lists:
             continue
-        weights = times * _weights(segments, lists, boosts, table.passages)
+        weights = times * _weights(segments, lists, boosts, passages)
         begin, end = _span(weights)
         scores = table.weighted(weights)
-        for at, postings in lists:
+        for part, postings in lists:
             place = slice(sum(postings.counts[:begin]), sum(postings.counts[:end]))
             score = scores[postings.keys[place].astype(np.int64)]
             if len(postings.high):
                 inside = (postings.high >= place.start) & (postings.high < place.stop)
                 high = table.high_scores(postings, weights)[inside]
                 score[postings.high[inside] - place.start] = high
-            values[at].append(score)
-            offsets[at].append(postings.offsets[place].astype(np.int64))
+            values[part].append(score)
+            offsets[part].append(postings.offsets[place].astype(np.int64))
     rows, totals = [], []
-    for at, segment in enumerate(segments):
-        if not values[at]:
+    for part, segment in enumerate(segments):
+        if not values[part]:
             continue
         sums = np.bincount(
-            np.concatenate(offsets[at]), np.concatenate(values[at]), len(segment.passages)
+            np.concatenate(offsets[part]), np.concatenate(values[part]), len(segment.passages)
         )
-        matching = (sums > 0) & segment.selected(masks[at])
+        matching = (sums > 0) & segment.selected(masks[part])
         rows.append(segment.passages.rows[matching])
         totals.append(sums[matching])
     return _best(np.concatenate(rows), np.concatenate(totals), limit) if rows else []
@@ -136,7 +175,9 @@ def _weights(
     passages: int,
 ) -> Floats:
     """Return boost times idf of a term for each field."""
-    frequencies = sum((segments[at].frequencies(postings) for at, postings in lists), np.int64(0))
+    frequencies = sum(
+        (segments[part].frequencies(postings) for part, postings in lists), np.int64(0)
+    )
     return np.array(
         [
             boosts.get(field, 0.0) * idf(passages, int(frequency)) if frequency else 0.0
@@ -170,11 +211,11 @@ def _best(rows: Ints, scores: Floats, limit: int) -> list[tuple[int, float]]:
     return ranked
 
 
-def document_frequency(segments: Sequence[Segment], term: str, get: GetPostings) -> int:
+def document_frequency(visible: VisibleSegments, term: str, get: GetPostings) -> int:
     """Return the number of living passages with a term in any prose field."""
     return sum(
         int(segment.frequencies(postings)[_WHOLE])
-        for segment in segments
+        for segment in visible.segments
         if (postings := get(segment, term))
     )
 

@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import inf
 from threading import Condition, Event, Thread
 from typing import Any, cast
@@ -27,6 +27,7 @@ from marklight.engines.server.postgres.connections import (
     first_line,
 )
 from marklight.engines.server.postgres.session import PostgresSession
+from marklight.lazy import dataclass
 
 PROBE_SECONDS = 1.0
 CONNECT_SECONDS = 3
@@ -62,8 +63,8 @@ def split_hosts(dsn: str) -> list[str]:
     parts.pop("load_balance_hosts", None)
     parts["target_session_attrs"] = "any"
     split = []
-    for at in range(count):
-        place = {name: each[at % len(each)] for name, each in lists.items()}
+    for number in range(count):
+        place = {name: values[number % len(values)] for name, values in lists.items()}
         split.append(make_conninfo(**(parts | place)))
     return split
 
@@ -94,9 +95,10 @@ class ProbedHost:
     wake: Event = field(default_factory=Event)
     thread: Thread | None = None
 
-    def is_reachable(self, now: float) -> bool:
+    @property
+    def is_reachable(self) -> bool:
         """Return true if the server answered lately."""
-        return bool(self.role) and now - self.probed_at < MAX_AGE_SECONDS
+        return bool(self.role) and time.monotonic() - self.probed_at < MAX_AGE_SECONDS
 
 
 class Readers:
@@ -111,12 +113,9 @@ class Readers:
         hosts = split_hosts(address.dsn)
         self._is_single = len(hosts) == 1
         shown = address.shown if self._is_single else ""
+        addresses = [ServerAddress(dsn, address.library, shown) for dsn in hosts]
         self._hosts = [
-            ProbedHost(
-                Connections(ServerAddress(dsn, address.library, shown), max_size=max_size),
-                _host_name(dsn),
-            )
-            for dsn in hosts
+            ProbedHost(Connections(server, max_size=max_size), server.host) for server in addresses
         ]
         self._changed = Condition()
         self._primary_positions: deque[tuple[float, int]] = deque()
@@ -143,7 +142,7 @@ class Readers:
             return (self._pick() or self._hosts[0]).connections
 
     def _pick(self) -> ProbedHost | None:
-        primary, replicas = self._primary(), self._replicas()
+        primary, replicas = self._primary(), self._reachable("replica")
         if self._attributes in WITHOUT_REPLICAS:
             return primary
         if fresh := self._fresh():
@@ -168,27 +167,22 @@ class Readers:
 
     def _fresh(self) -> list[ProbedHost]:
         """Return the replicas within the staleness bound that have replayed the last commit of this process."""
-        now = time.monotonic()
         return [
             host
-            for host in self._replicas()
-            if host.position >= self._required
-            and self._staleness(host, now) <= self.staleness_seconds
+            for host in self._reachable("replica")
+            if host.position >= self._required and self._staleness(host) <= self.staleness_seconds
         ]
 
-    def _staleness(self, host: ProbedHost, now: float) -> float:
+    def _staleness(self, host: ProbedHost) -> float:
         """Return an upper bound for the age of a replica's data; infinity if it is not known."""
         replayed = [at for at, position in self._primary_positions if position <= host.position]
-        return now - replayed[-1] if replayed else inf
+        return time.monotonic() - replayed[-1] if replayed else inf
 
-    def _replicas(self) -> list[ProbedHost]:
-        now = time.monotonic()
-        return [host for host in self._hosts if host.role == "replica" and host.is_reachable(now)]
+    def _reachable(self, role: str) -> list[ProbedHost]:
+        return [host for host in self._hosts if host.role == role and host.is_reachable]
 
     def _primary(self) -> ProbedHost | None:
-        now = time.monotonic()
-        found = (host for host in self._hosts if host.role == "primary" and host.is_reachable(now))
-        return next(found, None)
+        return next(iter(self._reachable("primary")), None)
 
     def _all_tried(self) -> bool:
         now = time.monotonic()
@@ -245,7 +239,7 @@ class Readers:
     def _describe(
         self, host: ProbedHost, primary: ProbedHost | None, fresh: Sequence[ProbedHost]
     ) -> dict[str, Any]:
-        if not host.is_reachable(time.monotonic()):
+        if not host.is_reachable:
             return {"role": "unreachable", "problem": host.problem}
         if host.role == "primary" or primary is None:
             return {"role": host.role}
@@ -311,9 +305,8 @@ class Readers:
 
     def _abort_silent(self) -> None:
         """End the searches on servers whose probes get no answer, as in a network that loses all packets."""
-        now = time.monotonic()
         for host in self._hosts:
-            if host.role and not host.is_reachable(now):
+            if host.role and not host.is_reachable:
                 host.role, host.problem = "", "It does not answer"
                 host.connections.abort()
 
@@ -347,9 +340,3 @@ def _connect(dsn: str) -> AnyConnection:
     options = {"connect_timeout": CONNECT_SECONDS, "tcp_user_timeout": CONNECT_SECONDS * 1000}
     conninfo = make_conninfo(dsn, application_name="marklight probe", **options)
     return psycopg.connect(conninfo, autocommit=True)
-
-
-def _host_name(dsn: str) -> str:
-    parts = conninfo_to_dict(dsn)
-    host = parts.get("host") or parts.get("hostaddr") or "localhost"
-    return f"{host}:{parts.get('port') or 5432}"

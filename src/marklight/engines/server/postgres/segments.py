@@ -10,9 +10,9 @@ difference from the fields that it is made of, which is mostly zero and halves t
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from marklight.engines.lexical import FIELDS as FIELDS
 from marklight.engines.lexical import PROSE, TITLE_TIMES, WHOLE
 from marklight.engines.server.bm25 import LENGTHS, Ints, length_codes
+from marklight.lazy import dataclass
 
 MAX_PASSAGES = 1 << 16
 """Passages in one segment: offsets have two bytes."""
@@ -105,8 +106,8 @@ class Passages:
 
     def offsets(self, rows: Ints) -> tuple[Ints, NDArray[np.bool_]]:
         """Return the offsets of those rows that the segment has, and a mask of them."""
-        known = contains(self.rows, rows)
-        return np.searchsorted(self.rows, rows[known]), known
+        is_stored = contains(self.rows, rows)
+        return np.searchsorted(self.rows, rows[is_stored]), is_stored
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,6 +121,14 @@ class PostingTable:
     field: NDArray[np.uint8]
     offset: NDArray[np.uint16]
     frequency: NDArray[np.int32]
+
+    def between(self, first: bytes, end: bytes | None) -> PostingTable:
+        """Return the postings of a range of terms."""
+        low = bisect_left(self.terms, first)
+        high = len(self.terms) if end is None else bisect_left(self.terms, end)
+        part = slice(*np.searchsorted(self.term, [low, high]))
+        columns = self.field[part], self.offset[part], self.frequency[part]
+        return PostingTable(self.terms[low:high], self.term[part] - low, *columns)
 
 
 def term_key(term: str) -> bytes:
@@ -146,7 +155,7 @@ def build(passages: Sequence[Passage]) -> tuple[Passages, PostingTable]:
                 runs.append((number, offset, len(counts)))
     keys = {name: term_key(name) for name in dict.fromkeys(names)}
     terms = sorted(set(keys.values()))
-    positions = {term: at for at, term in enumerate(terms)}
+    positions = {term: place for place, term in enumerate(terms)}
     by_name = {name: positions[key] for name, key in keys.items()}
     columns = np.array(runs, np.int64).reshape(-1, 3)
     table = _sorted(
@@ -194,8 +203,8 @@ def _sorted(
 def merge(tables: Sequence[PostingTable], offsets: Sequence[Ints]) -> PostingTable:
     """Merge postings; `offsets` has the new offset of each passage of each table, -1 for a deleted one."""
     positions = {
-        term: at
-        for at, term in enumerate(sorted({term for table in tables for term in table.terms}))
+        term: place
+        for place, term in enumerate(sorted({term for table in tables for term in table.terms}))
     }
     columns: list[tuple[Ints, NDArray[np.uint8], Ints, NDArray[np.int32]]] = []
     for table, moved in zip(tables, offsets, strict=True):
@@ -217,7 +226,7 @@ def merge(tables: Sequence[PostingTable], offsets: Sequence[Ints]) -> PostingTab
     used = np.unique(term)
     every = list(positions)
     return _sorted(
-        [every[at] for at in used],
+        [every[place] for place in used],
         np.searchsorted(used, term),
         field.astype(np.int64),
         offset,
@@ -236,8 +245,8 @@ def encode_blocks(table: PostingTable) -> Iterator[tuple[bytes, bytes]]:
     runs = np.searchsorted(run_terms, np.arange(count + 1))
     sizes = 3 * np.diff(postings) + 3 * np.diff(runs) + 2 + [len(term) for term in table.terms]
     for begin, end in _groups(sizes.tolist()):
-        own, own_runs = slice(postings[begin], postings[end]), slice(runs[begin], runs[end])
-        frequency = table.frequency[own]
+        part, part_runs = slice(postings[begin], postings[end]), slice(runs[begin], runs[end])
+        frequency = table.frequency[part]
         wide = bool(frequency.min() < 0 or frequency.max() > 255)
         text = b"\0%b\0" % b"\0".join(table.terms[begin:end])
         parts = (
@@ -245,14 +254,14 @@ def encode_blocks(table: PostingTable) -> Iterator[tuple[bytes, bytes]]:
                 wide,
                 len(text),
                 end - begin,
-                own_runs.stop - own_runs.start,
-                own.stop - own.start,
+                part_runs.stop - part_runs.start,
+                part.stop - part.start,
             ),
             text,
             np.diff(runs[begin : end + 1]).astype(np.uint8).tobytes(),
-            run_fields[own_runs].tobytes(),
-            (run_counts[own_runs] - 1).astype("<u2").tobytes(),
-            table.offset[own].astype("<u2").tobytes(),
+            run_fields[part_runs].tobytes(),
+            (run_counts[part_runs] - 1).astype("<u2").tobytes(),
+            table.offset[part].astype("<u2").tobytes(),
             frequency.astype("<i4" if wide else np.uint8).tobytes(),
         )
         yield table.terms[begin], b"".join(parts)
@@ -261,10 +270,10 @@ def encode_blocks(table: PostingTable) -> Iterator[tuple[bytes, bytes]]:
 def _groups(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Yield half-open ranges of terms whose postings make up a block."""
     begin = total = 0
-    for at, size in enumerate(sizes):
+    for place, size in enumerate(sizes):
         if total and total + size > BLOCK_BYTES:
-            yield begin, at
-            begin, total = at, 0
+            yield begin, place
+            begin, total = place, 0
         total += size
     if total:
         yield begin, len(sizes)
@@ -283,13 +292,15 @@ class _Block(NamedTuple):
 def _read(data: bytes) -> _Block:
     try:
         wide, text, terms, runs, postings = _BLOCK.unpack_from(data)
-        at = _BLOCK.size + text
-        numbers = np.frombuffer(data, np.uint8, terms, at)
-        fields = np.frombuffer(data, np.uint8, runs, at + terms)
-        counts = np.frombuffer(data, "<u2", runs, at + terms + runs).astype(np.int64) + 1
-        at += terms + 3 * runs
-        offsets = np.frombuffer(data, "<u2", postings, at)
-        frequencies = np.frombuffer(data, "<i4" if wide else np.uint8, postings, at + 2 * postings)
+        start = _BLOCK.size + text
+        numbers = np.frombuffer(data, np.uint8, terms, start)
+        fields = np.frombuffer(data, np.uint8, runs, start + terms)
+        counts = np.frombuffer(data, "<u2", runs, start + terms + runs).astype(np.int64) + 1
+        start += terms + 3 * runs
+        offsets = np.frombuffer(data, "<u2", postings, start)
+        frequencies = np.frombuffer(
+            data, "<i4" if wide else np.uint8, postings, start + 2 * postings
+        )
     except (struct.error, ValueError) as error:
         raise DamagedSegment(str(error)) from error
     if counts.sum() != postings or numbers.sum() != runs or (fields >= len(FIELDS)).any():

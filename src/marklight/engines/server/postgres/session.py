@@ -146,6 +146,13 @@ class PostgresSession:
             yield
 
 
+@contextmanager
+def borrowed_session(connections: Connections) -> Iterator[PostgresSession]:
+    """Borrow a connection for a session that is in no transaction."""
+    with connections.connection() as connection:
+        yield PostgresSession(connections, connection)
+
+
 def open_snapshot(connections: Connections) -> tuple[PostgresSession, Row]:
     """Begin a read-only transaction and read the state of the library, in one round trip."""
     connection = connections.borrow()
@@ -174,6 +181,7 @@ _TEXT = 'COLLATE "C"'
 _MARK = re.compile(
     r"(?P<glob>any_glob\((?P<column>[\w.]+), \?\))"
     r"|(?P<list>texts|integers|document_ids|counts)\(\?\)"
+    r"|(?P<unpacked>\bunpacked\()|(?P<passage>\bPASSAGE_TEXT\b)"
     r"|(?P<cross>\bCROSS JOIN\b)|(?P<instr>\binstr\()|(?P<literal>'[^']*')|(?P<plain>\?)"
 )
 _LATERAL = re.compile(r"\bLATERAL \[([^\]]*)\]")
@@ -219,6 +227,10 @@ def translate(sql: str) -> Statement:
             return "JOIN"
         if match["instr"]:
             return "strpos("
+        if match["unpacked"]:
+            return "("
+        if match["passage"]:
+            return "c.text"
         if match["plain"]:
             splits.append(None)
             return parameter()

@@ -82,58 +82,60 @@ class PostgresVectorReader:
         rows = self._snapshot.row_filter(filters)
         if limit <= 0 or (rows and rows.matches_nothing):
             return []
-        known = self._comparable(vector, model)
-        if known is None or not known.passages:
+        stored_model = self._comparable(vector, model)
+        if stored_model is None or not stored_model.passages:
             return []
-        from marklight.engines.vector_math import unit_rows
+        from marklight.vector_math import unit_rows
 
         query = unit_rows(vector)
         candidates: Candidates = []
-        if self._uses_index(known, rows, limit):
-            candidates = self._approximate(known, query, rows, limit)
+        if self._uses_index(stored_model, rows, limit):
+            candidates = self._approximate(stored_model, query, rows, limit)
         if len({stored for _, stored in candidates}) < _candidate_count(limit):
             # There is no index, or its scan ended before it found enough vectors.
-            candidates = self._exact(known, query, rows, limit)
-        return self._scored(model, known, query, candidates)[:limit]
+            candidates = self._exact(stored_model, query, rows, limit)
+        return self._scored(model, stored_model, query, candidates)[:limit]
 
     def best_per_document(
         self, vector: Vector, model: str, filters: Filters
     ) -> Mapping[DocumentId, ScoredChunk]:
         rows = self._snapshot.row_filter(filters)
-        known = None if rows and rows.matches_nothing else self._comparable(vector, model)
-        if known is None:
+        stored_model = None if rows and rows.matches_nothing else self._comparable(vector, model)
+        if stored_model is None:
             return {}
-        from marklight.engines.vector_math import unit_rows
+        from marklight.vector_math import unit_rows
 
         query = unit_rows(vector)
         condition, values = _condition(rows)
         best = self._session.all(
             "WITH best AS MATERIALIZED (SELECT DISTINCT ON (c.document) c.document, c.id, c.digest"
-            f" FROM chunks c JOIN vectors v ON v.digest = c.digest AND v.model = {known.row}"
+            f" FROM chunks c JOIN vectors v ON v.digest = c.digest AND v.model = {stored_model.row}"
             f" WHERE {condition} ORDER BY c.document, {_DISTANCE}, c.ordinal)"
             f" SELECT d.collection, d.path, b.id, {STORED} FROM best b JOIN documents d ON d.row = b.document"
-            f" JOIN vectors v ON v.digest = b.digest AND v.model = {known.row}",
+            f" JOIN vectors v ON v.digest = b.digest AND v.model = {stored_model.row}",
             [*values, pack_vector(query)],
         )
         documents = {id: DocumentId(collection, path) for collection, path, id, _ in best}
         candidates = [(id, stored) for _, _, id, stored in best]
-        scored = self._scored(model, known, query, candidates)
-        return {documents[each.chunk_id]: each for each in scored}
+        scored = self._scored(model, stored_model, query, candidates)
+        return {documents[result.chunk_id]: result for result in scored}
 
     def get(self, model: str, chunks: Sequence[str]) -> Mapping[str, Vector]:
         cached = self._cached  # another thread may replace it
-        found = {id: cached[model, id] for id in chunks if (model, id) in cached}
-        missing = [id for id in chunks if id not in found]
-        known = self._model(model) if missing else None
-        if known:
+        vectors = {id: cached[model, id] for id in chunks if (model, id) in cached}
+        missing = [id for id in chunks if id not in vectors]
+        stored_model = self._model(model) if missing else None
+        if stored_model:
             candidates = self._session.all(
                 f"SELECT c.id, {STORED} FROM texts(?) i JOIN chunks c ON c.id = i.value"
-                f" JOIN vectors v ON v.digest = c.digest AND v.model = {known.row}",
+                f" JOIN vectors v ON v.digest = c.digest AND v.model = {stored_model.row}",
                 [missing],
             )
             ids = [id for id, _ in candidates]
-            found.update(zip(ids, self._unit_vectors(model, known, candidates), strict=True))
-        return {id: vector.copy() for id, vector in found.items()}
+            vectors.update(
+                zip(ids, self._unit_vectors(model, stored_model, candidates), strict=True)
+            )
+        return {id: vector.copy() for id, vector in vectors.items()}
 
     def missing(self, model: str, digests: Sequence[str]) -> list[str]:
         return digests_without_vector(self._session, model, digests)
@@ -250,11 +252,11 @@ class PostgresVectorReader:
 
         scores = np.vecdot(self._unit_vectors(name, model, candidates), query).tolist()
         scored = [ScoredChunk(id, score) for (id, _), score in zip(candidates, scores, strict=True)]
-        return sorted(scored, key=lambda each: (-each.score, each.chunk_id))
+        return sorted(scored, key=lambda result: (-result.score, result.chunk_id))
 
     def _unit_vectors(self, name: str, model: Model, candidates: Candidates) -> Any:
         """Return the unit vectors of passages, and keep them for `get`."""
-        from marklight.engines.vector_math import unit_rows
+        from marklight.vector_math import unit_rows
 
         vectors = unit_rows(unpack([stored for _, stored in candidates], model.dimension))
         if len(self._cached) + len(candidates) > MAX_CACHED_VECTORS:
@@ -265,7 +267,7 @@ class PostgresVectorReader:
 
     def _comparable(self, vector: Vector, name: str) -> Model | None:
         """Return the state of a model; raise StoreError if the query has another dimension."""
-        from marklight.engines.vector_math import check_dimension
+        from marklight.vector_math import check_dimension
 
         model = self._model(name)
         if model:
@@ -274,9 +276,9 @@ class PostgresVectorReader:
 
     def _model(self, name: str) -> Model | None:
         """Return the state of a model, read once for each commit; None if it has no vectors."""
-        known: Model | None = self._snapshot.cache.vector_models.get(name)
-        if known:
-            return known
+        cached: Model | None = self._snapshot.cache.vector_models.get(name)
+        if cached:
+            return cached
         row = self._session.one(
             "SELECT m.row, m.dimension, m.embedded, EXISTS (SELECT 1 FROM pg_index i"
             " JOIN pg_class c ON c.oid = i.indexrelid WHERE i.indrelid = to_regclass('vectors')"

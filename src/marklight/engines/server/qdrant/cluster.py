@@ -7,6 +7,7 @@ than the search (2.0 ms against 1.0 for 100 results).
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,13 +23,15 @@ if TYPE_CHECKING:
     from marklight.engines import Host, QdrantSettings
 
 LEFT_OUT_SECONDS = 5.0
-"""Seconds for which a node that did not answer is asked last."""
+"""Seconds for which a node that did not answer is asked last, and a request that all nodes refuse is not repeated."""
+READ_SECONDS = 4.0
+"""Time for which a read is repeated: after the loss of a node, a cluster needs a moment to notice it."""
 FIRST_TRY_SECONDS = 2.0
 """Time limit of a read if another node can answer it too: a node behind a network split never answers."""
 FIRST_WRITE_SECONDS = 5.0
 """Time limit of a change if another node can accept it too; it takes longer than a read."""
 PAUSE_SECONDS = 0.2
-"""Pause before all nodes are tried again: after the loss of a node, a cluster needs a moment to notice it."""
+"""Pause before all nodes are tried again."""
 MAX_MESSAGE_BYTES = 256 << 20
 _OPTIONS = (
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
@@ -46,7 +49,6 @@ _STUBS: dict[str, Any] = {
 }
 OLDEST = (1, 12)
 """Oldest server, as major and minor version, that has all requests that the engine sends."""
-NEWEST_MAJOR = 1
 KEY_VARIABLE = "QDRANT_API_KEY"
 """Environment variable with the API key."""
 _SAVED = "The documents are safe in PostgreSQL"
@@ -108,22 +110,13 @@ def explain(error: grpc.RpcError, where: str) -> StoreError:
 
 
 def check_version(version: str, where: str) -> None:
-    """Raise StoreError if a server is too old, or of a newer major version."""
-    parts = version.split(".")
-    try:
-        found = int(parts[0]), int(parts[1])
-    except (ValueError, IndexError):
-        return  # a build without a version, such as from source
-    if found < OLDEST:
+    """Raise StoreError if a server is too old; a build without a version, such as from source, is accepted."""
+    numbers = re.match(r"(\d+)\.(\d+)", version)
+    if numbers and (int(numbers[1]), int(numbers[2])) < OLDEST:
         oldest = ".".join(map(str, OLDEST))
         raise StoreError(
             f"Qdrant at {where} has version {version}; the oldest supported one is {oldest}",
             "Upgrade the server",
-        )
-    if found[0] > NEWEST_MAJOR:
-        raise StoreError(
-            f"Qdrant at {where} has version {version}, which is newer than this version of Marklight supports",
-            f"Upgrade Marklight, or use a server of version {NEWEST_MAJOR}",
         )
 
 
@@ -212,6 +205,7 @@ class Cluster:
         self._nodes = [_Node(host, credentials) for host in hosts]
         key = os.environ.get(KEY_VARIABLE, "")
         self._metadata = (("api-key", key),) if key else ()
+        self._failing_until = 0.0
 
     def __str__(self) -> str:
         return ",".join(str(node.host) for node in self._nodes)
@@ -223,33 +217,38 @@ class Cluster:
 
     def read(self, method: str, request: Any, service: str = "points") -> Any:
         """Send a request to a node; if it does not answer soon, to the next one."""
-        return self._call(service, method, request, FIRST_TRY_SECONDS)
+        return self._call(service, method, request, FIRST_TRY_SECONDS, READ_SECONDS)
 
     def write(self, method: str, request: Any, service: str = "points") -> Any:
         """Send an idempotent change; try again, at other nodes too, while the time limit lasts."""
-        return self._call(service, method, request, FIRST_WRITE_SECONDS)
+        return self._call(service, method, request, FIRST_WRITE_SECONDS, self.timeout_seconds)
 
-    def _call(self, service: str, method: str, request: Any, first_seconds: float) -> Any:
+    def _call(
+        self, service: str, method: str, request: Any, first_seconds: float, repeat_seconds: float
+    ) -> Any:
         seconds = self.timeout_seconds
         if len(self._nodes) > 1:
             seconds = min(seconds, first_seconds)
-        end = time.monotonic() + self.timeout_seconds
+        end = time.monotonic() + repeat_seconds
         while True:
             for node in self._preferred():
                 try:
                     reply = node.call(service, method, request, self._metadata, seconds)
                 except grpc.RpcError as error:
                     if not concerns_one_node(error):
-                        raise self._explain(error) from error
+                        raise explain(error, str(self)) from error
                     node.left_out_until = time.monotonic() + LEFT_OUT_SECONDS
                     if error.code() is grpc.StatusCode.UNAVAILABLE:
                         node.forget()  # else the channel refuses requests for a while when the node is back
                     last, seconds = error, self.timeout_seconds
                 else:
-                    node.left_out_until = 0.0
+                    node.left_out_until = self._failing_until = 0.0
                     return reply
-            if time.monotonic() + PAUSE_SECONDS > end or len(self._nodes) == 1:
-                raise self._explain(last) from last
+            now = time.monotonic()
+            if now + PAUSE_SECONDS > end or now < self._failing_until or len(self._nodes) == 1:
+                # Without two of three nodes, say, every search would take this long to fail.
+                self._failing_until = now + LEFT_OUT_SECONDS
+                raise explain(last, str(self)) from last
             time.sleep(PAUSE_SECONDS)
 
     def _preferred(self) -> list[_Node]:
@@ -257,24 +256,21 @@ class Cluster:
         now = time.monotonic()
         return sorted(self._nodes, key=lambda node: max(0.0, node.left_out_until - now))
 
-    def _explain(self, error: grpc.RpcError) -> Exception:
-        return explain(error, str(self))
+    def replies(self, method: str, request: Any, service: str) -> dict[str, Any]:
+        """Return the reply of each node; None for one that does not answer now."""
+        replies: dict[str, Any] = {}
+        for node in self._nodes:
+            try:
+                reply = node.call(service, method, request, self._metadata, FIRST_TRY_SECONDS)
+            except grpc.RpcError:
+                reply = None
+            replies[str(node.host)] = reply
+        return replies
 
     def unreachable_nodes(self) -> list[str]:
         """Return the nodes that do not answer now."""
-        silent: list[str] = []
-        for node in self._nodes:
-            try:
-                node.call(
-                    "server",
-                    "HealthCheck",
-                    api.HealthCheckRequest(),
-                    self._metadata,
-                    FIRST_TRY_SECONDS,
-                )
-            except grpc.RpcError:
-                silent.append(str(node.host))
-        return silent
+        replies = self.replies("HealthCheck", api.HealthCheckRequest(), "server")
+        return [name for name, reply in replies.items() if reply is None]
 
     def close(self) -> None:
         """Close all connections; the next request opens new ones."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from qdrant_client import grpc as api
@@ -22,10 +23,10 @@ from marklight.engines.metadata_filters import (
     required_pairs,
 )
 from marklight.engines.server.postgres.vector_index import unpack
-from marklight.engines.vector_math import unit_rows
 from marklight.errors import StoreError
 from marklight.model import DocumentId, digest
 from marklight.query import Filters
+from marklight.vector_math import unit_rows
 
 if TYPE_CHECKING:
     from marklight.engines.metadata_filters import MetadataPair
@@ -59,58 +60,34 @@ class Payload(NamedTuple):
 
     def fields(self) -> dict[str, Any]:
         """Return the payload of a message."""
+        labels = [api.Value(integer_value=number) for number in self.labels]
         return {
             DOCUMENT: api.Value(integer_value=self.document),
-            LABELS: integers(self.labels),
+            LABELS: api.Value(list_value=api.ListValue(values=labels)),
             ADDED: api.Value(integer_value=self.added),
         }
 
 
-def integers(numbers: Iterable[int]) -> Any:
-    """Return a list of numbers as a value of a payload."""
-    values = [api.Value(integer_value=number) for number in numbers]
-    return api.Value(list_value=api.ListValue(values=values))
-
-
 def label(*parts: str) -> int:
-    """Return the label of a property: 63 bits of a hash."""
+    """Return the label of a property, given by its kind and values: 63 bits of a hash."""
     return int(digest(*parts, size=8), 16) >> 1
 
 
-def folder_label(collection: str, folder: str) -> int:
-    """Return the label of all documents below a folder; an empty folder is the whole collection."""
-    return label("folder", collection, folder)
-
-
-def pair_label(key: str, value: str) -> int:
-    """Return the label of a metadata pair, or of a tag."""
-    return label("pair", key, value)
-
-
-def language_label(language: str) -> int:
-    """Return the label of passages with code in a language."""
-    return label("language", normalize_language(language))
-
-
-def document_label(collection: str, path: str) -> int:
-    """Return the label of a document."""
-    return label("document", collection, path)
-
-
 def document_labels(document: DocumentId, pairs: Iterable[MetadataPair]) -> set[int]:
-    """Return the labels that all passages of a document share."""
+    """Return the labels that all passages of a document share; the empty folder is the whole collection."""
     collection, path = document
-    folders = [path[:at] for at, character in enumerate(path) if character == "/"]
+    folders = ["", *(path[:end] for end, character in enumerate(path) if character == "/")]
     return {
-        document_label(collection, path),
-        *(folder_label(collection, folder) for folder in ("", *folders)),
-        *(pair_label(*pair) for pair in pairs),
+        label("document", collection, path),
+        *(label("folder", collection, folder) for folder in folders),
+        *(label("pair", *pair) for pair in pairs),
     }
 
 
 def passage_labels(shared: set[int], languages: Iterable[str]) -> list[int]:
     """Return all labels of a passage, sorted."""
-    return sorted(shared.union(map(language_label, languages)))
+    names = map(normalize_language, languages)
+    return sorted(shared.union(label("language", name) for name in names))
 
 
 def sparse_point(row: int, indices: list[int], values: list[float], payload: Payload) -> Any:
@@ -133,91 +110,67 @@ def point_ids(rows: Iterable[int]) -> list[Any]:
     return [api.PointId(num=row) for row in rows]
 
 
-def selector(rows: Iterable[int]) -> Any:
-    """Return a selector of points by their rows."""
-    return api.PointsSelector(points=api.PointsIdsList(ids=point_ids(rows)))
-
-
 def portions(rows: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
     """Yield parts of a list, none of them longer than `size`."""
-    for at in range(0, len(rows), size):
-        yield rows[at : at + size]
+    for start in range(0, len(rows), size):
+        yield rows[start : start + size]
+
+
+_NATIVE = ("documents", "collections", "within", "tags", "where", "languages")
+"""Filters that `_conditions` evaluates."""
 
 
 def is_native(filters: Filters) -> bool:
     """Return true if Qdrant can evaluate these filters without PostgreSQL."""
-    other = (
-        filters.paths,
-        filters.exclude,
-        filters.files,
-        filters.authors,
-        filters.phrases,
-        filters.without,
-        filters.dated,
-        filters.after,
-        filters.before,
+    no_values: dict[str, Any] = dict.fromkeys(_NATIVE, ())
+    others = replace(filters, **no_values, also=None)
+    return not others and (not filters.also or is_native(filters.also))
+
+
+def living_filter(generation: int, must: Iterable[Any] = (), must_not: Iterable[Any] = ()) -> Any:
+    """Return the condition of all passages of a generation, with further ones."""
+    return api.Filter(
+        must=[*must, _range(ADDED, lte=generation)],
+        must_not=[*must_not, _range(REMOVED, lte=generation)],
     )
-    return not any(other) and (not filters.also or is_native(filters.also))
 
 
 def native_filter(filters: Filters, generation: int) -> Any:
     """Return the condition of native filters, for readers of a generation."""
-    return api.Filter(must=[*_conditions(filters), *_added(generation)], must_not=_gone(generation))
+    return living_filter(generation, _conditions(filters))
 
 
-def row_filter(rows: RowFilter, generation: int) -> Any:
-    """Return the condition of rows that PostgreSQL selected."""
-    condition = (
-        api.Condition(has_id=api.HasIdCondition(has_id=point_ids(rows.rows)))
-        if rows.column == "row"
-        else _match(DOCUMENT, rows.rows)
-    )
-    if rows.exclude:
-        excluded = [condition] if rows.rows else []
-        return api.Filter(must=_added(generation), must_not=[*excluded, *_gone(generation)])
-    return api.Filter(must=[condition, *_added(generation)], must_not=_gone(generation))
+def row_filter(rows: RowFilter | None, generation: int) -> Any:
+    """Return the condition of rows that PostgreSQL selected; None for all."""
+    if rows is None:
+        return living_filter(generation)
+    condition = _has_id(rows.rows) if rows.column == "row" else _match(DOCUMENT, rows.rows)
+    if not rows.exclude:
+        return living_filter(generation, [condition])
+    return living_filter(generation, must_not=[condition] if rows.rows else [])
 
 
 def rows_filter(rows: Iterable[int]) -> Any:
     """Return the condition of these passages; those that do not exist are no error."""
-    return api.Filter(must=[api.Condition(has_id=api.HasIdCondition(has_id=point_ids(rows)))])
-
-
-def living_filter(generation: int) -> Any:
-    """Return the condition of all passages of a generation."""
-    return api.Filter(must=_added(generation), must_not=_gone(generation))
-
-
-def _added(generation: int) -> list[Any]:
-    return [_range(ADDED, lte=generation)]
-
-
-def _gone(generation: int) -> list[Any]:
-    return [_range(REMOVED, lte=generation)]
+    return api.Filter(must=[_has_id(rows)])
 
 
 def _conditions(filters: Filters) -> list[Any]:
     """Return the conditions of native filters, all of which must hold."""
-    conditions: list[Any] = []
+    labels = [
+        [label("document", *document) for document in filters.documents],
+        [label("folder", collection, "") for collection in filters.collections],
+        [label("folder", *folder) for folder in filters.within],
+        [label("pair", TAG, normalize_tag(tag)) for tag in filters.tags],
+        *([label("pair", *pair)] for pair in required_pairs(filters)),
+        [label("language", name) for name in matching_languages(filters)],
+    ]
+    conditions = [_match(LABELS, list(dict.fromkeys(group))) for group in labels if group]
+    return conditions + (_conditions(filters.also) if filters.also else [])
 
-    def any_of(labels: Iterable[int]) -> None:
-        conditions.append(_match(LABELS, list(dict.fromkeys(labels))))
 
-    if filters.documents:
-        any_of(document_label(*document) for document in filters.documents)
-    if filters.collections:
-        any_of(folder_label(collection, "") for collection in filters.collections)
-    if filters.within:
-        any_of(folder_label(collection, folder) for collection, folder in filters.within)
-    if filters.tags:
-        any_of(pair_label(TAG, normalize_tag(tag)) for tag in filters.tags)
-    for pair in required_pairs(filters):
-        any_of([pair_label(*pair)])
-    if filters.languages:
-        any_of(map(language_label, matching_languages(filters)))
-    if filters.also:
-        conditions += _conditions(filters.also)
-    return conditions
+def _has_id(rows: Iterable[int]) -> Any:
+    return api.Condition(has_id=api.HasIdCondition(has_id=point_ids(rows)))
 
 
 def _match(key: str, numbers: Sequence[int]) -> Any:
@@ -307,13 +260,23 @@ def exists(cluster: Cluster, name: str) -> bool:
 
 
 def shard_states(cluster: Cluster, names: Iterable[str]) -> dict[str, int]:
-    """Return the number of replicas of shards by their state, such as active or dead, over some collections."""
+    """Return the number of replicas of shards by their state, over some collections.
+
+    States are those of Qdrant, such as active or dead, and `unreachable` for replicas of nodes that do not answer: a node
+    without a majority of the others learns nothing about them.
+    """
     states: Counter[str] = Counter()
     for name in names:
         request = api.CollectionClusterInfoRequest(collection_name=name)
-        info = cluster.read("CollectionClusterInfo", request, "collections")
-        for shard in (*info.local_shards, *info.remote_shards):
-            states[api.ReplicaState.Name(shard.state).lower()] += 1
+        replies = cluster.replies("CollectionClusterInfo", request, "collections").values()
+        answers = [reply for reply in replies if reply is not None]
+        peers = {answer.peer_id for answer in answers}
+        for info in answers[:1]:
+            for shard in (*info.local_shards, *info.remote_shards):
+                peer = getattr(shard, "peer_id", info.peer_id)
+                is_known = peer in peers or len(answers) == len(replies)
+                state = api.ReplicaState.Name(shard.state).lower() if is_known else "unreachable"
+                states[state] += 1
     return dict(sorted(states.items()))
 
 
@@ -326,17 +289,18 @@ def upsert(cluster: Cluster, name: str, points: Sequence[Any]) -> None:
 def delete_points(cluster: Cluster, name: str, rows: Sequence[int]) -> None:
     """Delete points; those that do not exist are no error."""
     for part in portions(rows, ROWS_PER_PAGE):
-        request = api.DeletePoints(collection_name=name, wait=True, points=selector(part))
+        points = api.PointsSelector(points=api.PointsIdsList(ids=point_ids(part)))
+        request = api.DeletePoints(collection_name=name, wait=True, points=points)
         cluster.write("Delete", request)
 
 
-def get(cluster: Cluster, name: str, rows: Sequence[int], *, vectors: bool, payload: bool) -> Any:
-    """Yield the points of these rows; missing ones are skipped."""
+def get(cluster: Cluster, name: str, rows: Sequence[int], *, vectors: bool) -> Any:
+    """Yield the points of these rows without their payload; missing ones are skipped."""
     for part in portions(rows, POINTS_PER_REQUEST):
         request = api.GetPoints(
             collection_name=name,
             ids=point_ids(part),
-            with_payload=api.WithPayloadSelector(enable=payload),
+            with_payload=api.WithPayloadSelector(enable=False),
             with_vectors=api.WithVectorsSelector(enable=vectors),
         )
         yield from cluster.read("Get", request).result
@@ -370,8 +334,8 @@ def new_name(session: PostgresSession) -> tuple[int, str]:
 def names(cluster: Cluster, library: str) -> list[str]:
     """Return all collections of a library."""
     reply = cluster.read("List", api.ListCollectionsRequest(), "collections")
-    found = [each.name for each in reply.collections]
-    return [name for name in found if name.startswith(_prefix(library))]
+    every = [collection.name for collection in reply.collections]
+    return [name for name in every if name.startswith(_prefix(library))]
 
 
 def _prefix(library: str) -> str:

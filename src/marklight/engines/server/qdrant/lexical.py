@@ -22,20 +22,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from qdrant_client import grpc as api
 
+from marklight.concurrency import once
+from marklight.engines.lexical import FIELDS as FIELDS
 from marklight.engines.lexical import (
-    CODE,
     PHRASE_FIELDS,
     PROSE,
     SCORE_DIGITS,
     WHOLE,
-    LastSearch,
+    RepeatableSearch,
     analyzer_fingerprint,
     coverage,
     distinct_terms,
     idf,
     term_weight,
 )
-from marklight.engines.lexical import FIELDS as FIELDS
+from marklight.engines.relational.snapshot import BoundedCache
 from marklight.engines.server.bm25 import (
     LENGTHS,
     SATURATION,
@@ -45,15 +46,22 @@ from marklight.engines.server.bm25 import (
     norms,
     term_scores,
 )
-from marklight.engines.server.qdrant.collections import TERMS, living_filter, row_filter
+from marklight.engines.server.qdrant import collections
+from marklight.engines.server.qdrant.collections import (
+    TERMS,
+    is_native,
+    native_filter,
+    row_filter,
+)
+from marklight.engines.server.qdrant.outbox import IndexState, read_index
 from marklight.errors import StoreError
 from marklight.ports import ScoredChunk, TermCoverage
 from marklight.query import Filters
 
 if TYPE_CHECKING:
     from marklight.engines.relational.filters import RowFilter
-    from marklight.engines.server.qdrant.outbox import IndexState
-    from marklight.engines.server.qdrant.reading import SharedReader
+    from marklight.engines.server.postgres.engine import PostgresSnapshot
+    from marklight.engines.server.qdrant.index import QdrantLexicalIndex
 
 FIELD_NUMBERS = {field: number for number, field in enumerate(FIELDS)}
 MAX_FREQUENCY = 65_535
@@ -88,14 +96,14 @@ class PassageTerms(NamedTuple):
 
 def passage_vector_terms(terms: Mapping[str, Sequence[str]]) -> PassageTerms:
     """Return the terms of a passage, given by field, by dimension."""
-    known: dict[int, tuple[int, int]] = {}
+    by_dimension: dict[int, tuple[int, int]] = {}
     for number, field in enumerate(FIELDS):
         for term, frequency in Counter(terms[field]).items():
             # Of two terms with the same hash the first counts.
-            known.setdefault(dimension(field, term), (number, min(frequency, MAX_FREQUENCY)))
-    pairs = np.array(list(known.values()), dtype=np.int64).reshape(-1, 2)
+            by_dimension.setdefault(dimension(field, term), (number, min(frequency, MAX_FREQUENCY)))
+    pairs = np.array(list(by_dimension.values()), dtype=np.int64).reshape(-1, 2)
     return PassageTerms(
-        np.array(list(known), dtype=np.int64),
+        np.array(list(by_dimension), dtype=np.int64),
         pairs[:, 0],
         pairs[:, 1],
         np.array([len(terms[field]) for field in FIELDS], dtype=np.int64),
@@ -135,8 +143,8 @@ class StoredTerms(NamedTuple):
         """Return the values of these dimensions, 0 where it has none."""
         if not len(self.dimensions):
             return np.zeros(len(wanted))
-        at = np.minimum(np.searchsorted(self.dimensions, wanted), len(self.dimensions) - 1)
-        return np.where(self.dimensions[at] == wanted, self.values[at], 0.0)
+        places = np.minimum(np.searchsorted(self.dimensions, wanted), len(self.dimensions) - 1)
+        return np.where(self.dimensions[places] == wanted, self.values[places], 0.0)
 
     def terms(self) -> Ints:
         """Return the dimensions of its terms, without those of field lengths."""
@@ -173,15 +181,15 @@ class QueryWeights(NamedTuple):
         weights: dict[int, tuple[float, int]] = {}
         for term, times in Counter(terms).items():
             for field, boost in boosts.items():
-                own = dimension(field, term)
-                if boost > 0 and own in idf:
-                    before = weights.get(own, (0.0, 0))[0]
-                    weights[own] = before + times * boost * idf[own], FIELD_NUMBERS[field]
+                number = dimension(field, term)
+                if boost > 0 and number in idf:
+                    before = weights.get(number, (0.0, 0))[0]
+                    weights[number] = before + times * boost * idf[number], FIELD_NUMBERS[field]
         dimensions = sorted(weights)
         return cls(
             np.array(dimensions, dtype=np.int64),
-            np.array([weights[each][0] for each in dimensions]),
-            np.array([weights[each][1] for each in dimensions], dtype=np.int64),
+            np.array([weights[number][0] for number in dimensions]),
+            np.array([weights[number][1] for number in dimensions], dtype=np.int64),
         )
 
 
@@ -213,45 +221,48 @@ def highest_score(query: QueryWeights, score: float, reference: Floats, means: F
     return bound
 
 
-class QdrantLexicalReader:
-    """Keyword search in one snapshot."""
+MAX_TERMS = 4096
+"""Passages whose terms are cached, some 15 MB: term coverage is computed of passages that a search returned."""
+MAX_FREQUENCIES = 100_000
+"""Document frequencies that are cached, of the terms of some thousand queries."""
 
-    def __init__(self, shared: SharedReader) -> None:
-        self.shared = shared
-        self._last = LastSearch((), 0, [])
 
-    def search(
-        self, terms: Sequence[str], boosts: Mapping[str, float], filters: Filters, limit: int
-    ) -> list[ScoredChunk]:
-        state = self._state()
-        if state is None or not terms or limit <= 0:
-            return []
-        key = (*terms, *boosts.items(), filters)
-        last = self._last  # another thread may replace it meanwhile
-        if last.key != key or last.limit < limit:
-            results = self._search(state, terms, boosts, filters, limit)
-            last = self._last = LastSearch(key, limit, results)
-        return last.results[:limit]
+class Caches:
+    """Caches of one engine: terms of passages, which never change, and document frequencies by generation."""
 
-    def search_code(self, terms: Sequence[str], filters: Filters, limit: int) -> list[ScoredChunk]:
-        return self.search(terms, {CODE: 1.0}, filters, limit)
+    def __init__(self) -> None:
+        self.terms: BoundedCache[tuple[str, int], StoredTerms] = BoundedCache(MAX_TERMS)
+        self.frequencies: BoundedCache[tuple[int, int, int], int] = BoundedCache(MAX_FREQUENCIES)
+
+
+class QdrantLexicalReader(RepeatableSearch):
+    """Keyword search in one snapshot, and what vector search in it needs too.
+
+    PostgreSQL decides which passages a snapshot has. Qdrant may have more: those of later commits, and removed ones.
+    """
+
+    def __init__(self, snapshot: PostgresSnapshot, index: QdrantLexicalIndex) -> None:
+        super().__init__()
+        self.index = index
+        self._snapshot = snapshot
+        self._session = snapshot.session
 
     def term_coverage(
         self, terms: Sequence[str], chunks: Sequence[str]
     ) -> Mapping[str, TermCoverage]:
-        state, wanted = self._state(), distinct_terms(terms)
+        state, wanted = self._terms_state(), distinct_terms(terms)
         if state is None or not wanted or not chunks:
             return {}
         anywhere, in_title = (
             np.array([dimension(field, term) for term in wanted]) for field in (WHOLE, "title")
         )
-        frequencies = self.shared.frequencies(anywhere.tolist())
+        frequencies = self.frequencies(anywhere.tolist())
         weights = {
-            term: term_weight(state.passages, frequencies.get(own, 0))
-            for term, own in zip(wanted, anywhere.tolist(), strict=True)
+            term: term_weight(state.passages, frequencies.get(number, 0))
+            for term, number in zip(wanted, anywhere.tolist(), strict=True)
         }
-        rows = self.shared.rows_of(chunks)
-        stored = self.shared.stored_terms(list(rows.values()))
+        rows = self._snapshot.rows_of(chunks)
+        stored = self.stored_terms(list(rows.values()))
         shares: dict[str, TermCoverage] = {}
         for id, row in rows.items():
             if row in stored:
@@ -262,11 +273,11 @@ class QdrantLexicalReader:
         return shares
 
     def existing_terms(self, terms: Sequence[str]) -> set[str]:
-        if self._state() is None:
+        if self._terms_state() is None:
             return set()
         # Of all fields at once: a keyword search of the same terms follows.
         every = [dimension(field, term) for term in terms for field in PROSE]
-        frequencies = self.shared.frequencies(every)
+        frequencies = self.frequencies(every)
         return {term for term in terms if frequencies.get(dimension(WHOLE, term), 0) > 0}
 
     def rows_with_terms(self, terms: Sequence[str], rows: RowFilter | None) -> list[int]:
@@ -286,12 +297,11 @@ class QdrantLexicalReader:
         self, groups: Sequence[Sequence[int]], rows: RowFilter | None
     ) -> list[list[int]]:
         """Return for each group of dimensions the rows of all passages that have all of them."""
-        state, results = self._state(), [list[int]() for _ in groups]
+        state, results = self._terms_state(), [list[int]() for _ in groups]
         if state is None or (rows is not None and rows.matches_nothing):
             return results
-        generation = state.generation
-        condition = living_filter(generation) if rows is None else row_filter(rows, generation)
-        frequencies = self.shared.frequencies([number for group in groups for number in group])
+        condition = row_filter(rows, state.generation)
+        frequencies = self.frequencies([number for group in groups for number in group])
         existing = [
             (place, sorted(group, key=frequencies.__getitem__))
             for place, group in enumerate(groups)
@@ -303,7 +313,7 @@ class QdrantLexicalReader:
                 for _, group in existing
             ]
             request = api.QueryBatchPoints(collection_name=state.collection, query_points=queries)
-            replies = self.shared.cluster.read("QueryBatch", request).result
+            replies = self.index.cluster.read("QueryBatch", request).result
             for (place, _), reply in zip(existing, replies, strict=True):
                 results[place] = [point.id.num for point in reply.result]
         return results
@@ -331,19 +341,17 @@ class QdrantLexicalReader:
             limit=limit,
         )
 
-    def _search(
-        self,
-        state: IndexState,
-        terms: Sequence[str],
-        boosts: Mapping[str, float],
-        filters: Filters,
-        limit: int,
+    def find(
+        self, terms: Sequence[str], boosts: Mapping[str, float], filters: Filters, limit: int
     ) -> list[ScoredChunk]:
-        condition = self.shared.condition(state, filters)
+        state = self._terms_state()
+        if state is None:
+            return []
+        condition = self.condition(state, filters)
         wanted = {dimension(field, term) for term in terms for field in boosts}
         weights = {
-            own: idf(state.passages, frequency)
-            for own, frequency in self.shared.frequencies(list(wanted)).items()
+            number: idf(state.passages, frequency)
+            for number, frequency in self.frequencies(list(wanted)).items()
             if frequency > 0
         }
         query = QueryWeights.of(terms, boosts, weights)
@@ -355,9 +363,9 @@ class QdrantLexicalReader:
             requested = min(requested, state.passages)
             points = self._candidates(state, query, condition, requested)
             rows = [point.id.num for point in points]
-            stored = self.shared.keep_terms({point.id.num: stored_terms(point) for point in points})
+            stored = self.keep_terms({point.id.num: stored_terms(point) for point in points})
             scores = exact_scores(query, [stored[row] for row in rows], reference, means)
-            ids = self.shared.living(rows)
+            ids = self._snapshot.ids_of(rows)
             results = sorted(
                 (
                     ScoredChunk(ids[row], round(score, SCORE_DIGITS))
@@ -391,17 +399,92 @@ class QdrantLexicalReader:
             with_payload=api.WithPayloadSelector(enable=False),
             with_vectors=api.WithVectorsSelector(enable=True),
         )
-        points: Sequence[Any] = self.shared.cluster.read("Query", request).result
+        points: Sequence[Any] = self.index.cluster.read("Query", request).result
         return points
 
-    def _state(self) -> IndexState | None:
-        state = self.shared.state
+    def _terms_state(self) -> IndexState | None:
+        """Return the state of the index; raise StoreError if another analyzer produced its terms."""
+        state = self.state
         if state is not None and state.analyzer != analyzer_fingerprint():
             raise StoreError(
-                f"Another version of Marklight wrote the terms in Qdrant at {self.shared.cluster}",
+                f"Another version of Marklight wrote the terms in Qdrant at {self.index.cluster}",
                 "Use the same version on all machines; `marklight doctor` rebuilds the index for this one",
             )
         return state if state and state.passages else None
+
+    @property
+    def state(self) -> IndexState | None:
+        """Return the state of the index in this snapshot, read once; None if there is no passage to find.
+
+        Raises StoreError if there are passages, but none was ever shipped: no answer would be a wrong answer.
+        """
+        if not self._snapshot.chunk_count:  # the tables of this index may not exist yet
+            return None
+        state, _ = self._collections
+        if state is None:
+            raise self.index.failure or StoreError(
+                f"The passages of this library are not in Qdrant at {self.index.cluster} yet",
+                "Run `marklight index` with a role that may write: it copies them from PostgreSQL",
+            )
+        return state
+
+    @once
+    def _collections(self) -> tuple[IndexState | None, dict[str, str]]:
+        return read_index(self._session)
+
+    def collection_of(self, model: str) -> str | None:
+        """Return the collection with the vectors of a model; None if it has none."""
+        return self._collections[1].get(model) if self.state else None
+
+    def condition(self, state: IndexState, filters: Filters) -> Any:
+        """Return the condition for Qdrant; None if no passage can match."""
+        if is_native(filters):
+            return native_filter(filters, state.generation)
+        rows = self._snapshot.row_filter(filters)
+        return None if rows and rows.matches_nothing else row_filter(rows, state.generation)
+
+    def frequencies(self, dimensions: Sequence[int]) -> Mapping[int, int]:
+        """Return the number of passages with each dimension, 0 where there is none."""
+        state = self.state
+        if state is None:
+            return {}
+        version, generation = state.version, state.generation
+
+        def read(keys: list[tuple[int, int, int]]) -> Mapping[tuple[int, int, int], int]:
+            counts: dict[int, int] = dict(
+                self._session.all(
+                    "SELECT t.dimension, t.passages FROM integers(?) i CROSS JOIN term_frequencies t"
+                    " ON t.version = ? AND t.dimension = i.value",
+                    [[number for _, _, number in keys], version],
+                )
+            )
+            return {key: counts.get(key[2], 0) for key in keys}
+
+        keys = [(version, generation, number) for number in dimensions]
+        counts = self.index.caches.frequencies.get(keys, read)
+        return {number: count for (_, _, number), count in counts.items()}
+
+    def keep_terms(self, terms: Mapping[int, StoredTerms]) -> Mapping[int, StoredTerms]:
+        """Cache the terms of passages that a search returned."""
+        if state := self.state:
+            self.index.caches.terms.add(
+                {(state.collection, row): stored for row, stored in terms.items()}
+            )
+        return terms
+
+    def stored_terms(self, rows: Sequence[int]) -> Mapping[int, StoredTerms]:
+        """Return the terms of passages, those that are not cached in one request."""
+        state = self.state
+        if state is None:
+            return {}
+
+        def read(keys: list[tuple[str, int]]) -> Mapping[tuple[str, int], StoredTerms]:
+            missing = [row for _, row in keys]
+            points = collections.get(self.index.cluster, state.collection, missing, vectors=True)
+            return {(state.collection, point.id.num): stored_terms(point) for point in points}
+
+        cached = self.index.caches.terms.get([(state.collection, row) for row in rows], read)
+        return {row: terms for (_, row), terms in cached.items()}
 
 
 def _sparse(indices: Sequence[int], values: Sequence[float]) -> Any:

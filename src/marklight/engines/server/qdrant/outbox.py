@@ -13,8 +13,8 @@ from marklight.engines.server.postgres.vector_index import pack_integers
 
 if TYPE_CHECKING:
     from marklight.engines.relational import Row
+    from marklight.engines.relational.write import ChangedRows
     from marklight.engines.server.bm25 import Floats, Ints
-    from marklight.engines.server.postgres.indexes import IndexChange
     from marklight.engines.server.postgres.session import PostgresSession
     from marklight.engines.server.qdrant.lexical import PassageTerms
 
@@ -79,13 +79,13 @@ reader can need them.
 COMMIT, ADD, REMOVE, VECTOR = "commit", "add", "remove", "vector"
 
 
-def fill(session: PostgresSession, change: IndexChange, generation: int) -> None:
+def fill(session: PostgresSession, change: ChangedRows, generation: int) -> None:
     """Write what a commit changes, in its transaction."""
     rows = ((generation, *row) for row in _rows(change))
     session.insert("outbox", "generation, kind, row, model, digest", rows)
 
 
-def _rows(change: IndexChange) -> Iterator[tuple[str, int | None, str | None, str | None]]:
+def _rows(change: ChangedRows) -> Iterator[tuple[str, int | None, str | None, str | None]]:
     yield COMMIT, None, None, None
     for row in change.deleted_chunks:
         yield REMOVE, row, None, None
@@ -136,31 +136,19 @@ def read_index(session: PostgresSession) -> tuple[IndexState | None, dict[str, s
 
 
 def _decode_state(row: Row) -> IndexState:
-    collection, version, analyzer, generation, passages, lengths, reference = row
-    return IndexState(
-        collection,
-        version,
-        analyzer,
-        generation,
-        passages,
-        np.frombuffer(lengths, "<i8"),
-        np.frombuffer(reference, "<f8"),
-    )
+    *values, lengths, reference = row
+    arrays = np.frombuffer(lengths, "<i8"), np.frombuffer(reference, "<f8")
+    return IndexState._make([*values, *arrays])
 
 
 def write_state(session: PostgresSession, state: IndexState) -> None:
     """Store the state, in the transaction that records what was shipped."""
-    values = [
-        *state[:5],
-        state.lengths.astype("<i8").tobytes(),
-        state.reference.astype("<f8").tobytes(),
-    ]
+    arrays = state.lengths.astype("<i8").tobytes(), state.reference.astype("<f8").tobytes()
+    session.run("DELETE FROM qdrant_state")
     session.run(
         "INSERT INTO qdrant_state (id, collection, version, analyzer, generation, passages, lengths, reference)"
-        " VALUES (1, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET collection = excluded.collection,"
-        " version = excluded.version, analyzer = excluded.analyzer, generation = excluded.generation,"
-        " passages = excluded.passages, lengths = excluded.lengths, reference = excluded.reference",
-        values,
+        " VALUES (1, ?, ?, ?, ?, ?, ?, ?)",
+        [*state[:5], *arrays],
     )
 
 

@@ -8,7 +8,6 @@ fills new collections, which replace the others in one transaction, so searches 
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -18,16 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from psycopg.pq import TransactionStatus
 from qdrant_client import grpc as api
 
-from marklight.engines.lexical import (
-    CODE,
-    FIELDS,
-    NO_TERMS,
-    WHOLE,
-    analyzer_fingerprint,
-    passage_terms,
-    shared_terms,
-)
-from marklight.engines.relational.records import CHUNK, chunk
+from marklight.engines.lexical import CODE, FIELDS, WHOLE, analyzer_fingerprint, passage_terms
+from marklight.engines.relational.documents import passages_to_index
 from marklight.engines.server.postgres.schema import lock_key
 from marklight.engines.server.postgres.session import PostgresSession
 from marklight.engines.server.postgres.vector_index import STORED
@@ -63,8 +54,8 @@ from marklight.engines.server.qdrant.outbox import (
 from marklight.errors import Busy, StoreError
 
 if TYPE_CHECKING:
+    from marklight.engines.lexical import DocumentTerms
     from marklight.engines.server.bm25 import Floats
-    from marklight.engines.server.postgres.connections import Connections
     from marklight.engines.server.qdrant.cluster import Cluster
     from marklight.model import Chunk
 
@@ -83,20 +74,11 @@ _MEASURED = [FIELDS.index(field) for field in ("title", "headings", "body", WHOL
 """Fields that most passages have."""
 
 
-def ship(connections: Connections, cluster: Cluster, wait_seconds: float = WAIT_SECONDS) -> None:
+def ship(session: PostgresSession, cluster: Cluster, wait_seconds: float = WAIT_SECONDS) -> None:
     """Ship all commits in the outbox; return at once if there are none, or when another process has shipped them."""
-    with shipping(connections, wait_seconds) as session:
-        if session is not None:
+    with shipping_lock(session, wait_seconds) as is_needed:
+        if is_needed:
             ship_pending(session, cluster)
-
-
-@contextmanager
-def shipping(connections: Connections, wait_seconds: float) -> Iterator[PostgresSession | None]:
-    """Yield a session that alone may ship; None if meanwhile another process has shipped everything."""
-    with connections.connection() as connection:
-        session = PostgresSession(connections, connection)
-        with shipping_lock(session, wait_seconds) as is_needed:
-            yield session if is_needed else None
 
 
 @contextmanager
@@ -121,15 +103,6 @@ def shipping_lock(session: PostgresSession, wait_seconds: float) -> Iterator[boo
             session.value("SELECT pg_advisory_unlock(?)", [key])
 
 
-def is_behind(session: PostgresSession) -> bool:
-    """Return true if a commit was not shipped yet."""
-    return bool(
-        session.value(
-            "SELECT s.generation > coalesce((SELECT q.generation FROM qdrant_state q), 0) FROM state s"
-        )
-    )
-
-
 class Backlog(NamedTuple):
     """State of the outbox: commits that wait in it, and the right of this role to ship them."""
 
@@ -149,14 +122,18 @@ def read_backlog(session: PostgresSession) -> Backlog:
     return Backlog(*row) if row else Backlog(False, False, "")
 
 
-def wait(connections: Connections, wait_seconds: float) -> None:
+def is_behind(session: PostgresSession) -> bool:
+    """Return true if a commit was not shipped yet."""
+    return read_backlog(session).is_behind
+
+
+def wait(session: PostgresSession, wait_seconds: float) -> None:
     """Wait until other processes have shipped everything; raise Busy if that takes longer."""
     end = time.monotonic() + wait_seconds
-    with connections.connection() as connection:
-        while is_behind(PostgresSession(connections, connection)):
-            if time.monotonic() > end:
-                raise Busy("The last commits are not in Qdrant yet", "Try again in a moment")
-            time.sleep(POLL_SECONDS)
+    while is_behind(session):
+        if time.monotonic() > end:
+            raise Busy("The last commits are not in Qdrant yet", "Try again in a moment")
+        time.sleep(POLL_SECONDS)
 
 
 @contextmanager
@@ -233,40 +210,25 @@ class StoredPassage(NamedTuple):
     row: int
     document: int
     chunk: Chunk
-    record: str
-    """Record of the document, with the fields that its passages share."""
+    shared: DocumentTerms
     labels: list[int]
+
+    def terms(self) -> PassageTerms:
+        """Return the terms of the passage."""
+        return passage_vector_terms(passage_terms(self.shared, self.chunk))
 
 
 def stored_passages(
     session: PostgresSession, rows: Sequence[int] | None = None
 ) -> Iterator[StoredPassage]:
-    """Yield all passages, or those of some rows; those of a document one after another."""
+    """Yield all passages, or those of some rows."""
     last, shared_labels = -1, set[int]()
-    condition, values = (
-        (" WHERE c.row = ANY(?::bigint[])", [rows]) if rows is not None else ("", [])
-    )
-    for row, document, record, *columns in session.each(
-        f"SELECT c.row, c.document, t.record, {CHUNK} FROM chunks c"
-        " JOIN documents d ON d.row = c.document JOIN contents t ON t.document = c.document"
-        f"{condition} ORDER BY c.document, c.row",
-        values,
-    ):
-        passage = chunk(columns)
+    for row, document, passage, shared in passages_to_index(session, rows):
         if document != last:
             pairs = session.all("SELECT key, value FROM metadata WHERE document = ?", [document])
             last, shared_labels = document, document_labels(passage.document, pairs)
         labels = passage_labels(shared_labels, passage.languages)
-        yield StoredPassage(row, document, passage, record, labels)
-
-
-def _terms(passages: Iterable[StoredPassage]) -> Iterator[PassageTerms]:
-    """Yield the terms of passages; those that a document shares are analyzed once."""
-    last, shared = -1, NO_TERMS
-    for passage in passages:
-        if passage.document != last:
-            last, shared = passage.document, shared_terms(json.loads(passage.record))
-        yield passage_vector_terms(passage_terms(shared, passage.chunk))
+        yield StoredPassage(row, document, passage, shared, labels)
 
 
 class _Target:
@@ -295,7 +257,8 @@ class _Target:
         while part := list(islice(passages, ROWS_AT_ONCE)):
             payloads = self._payloads(part)
             points = []
-            for passage, terms in zip(part, _terms(part), strict=True):
+            for passage in part:
+                terms = passage.terms()
                 statistics.add(terms)
                 vector = sparse_vector(terms, self.reference)
                 points.append(sparse_point(passage.row, *vector, payloads[passage.row]))
@@ -306,14 +269,12 @@ class _Target:
     def write_new_vectors(self, model: int, rows: Sequence[int]) -> None:
         """Write the vectors of passages whose terms were written before."""
         for part in portions(rows, ROWS_AT_ONCE):
-            known = set[int]()
+            written = set[int]()
             if model in self._models:
                 # Those that have a vector already keep the generation in which they got it.
-                points = collections.get(
-                    self.cluster, self._models[model], part, vectors=False, payload=False
-                )
-                known = {point.id.num for point in points}
-            new = [row for row in part if row not in known]
+                points = collections.get(self.cluster, self._models[model], part, vectors=False)
+                written = {point.id.num for point in points}
+            new = [row for row in part if row not in written]
             self._write_vectors(model, self._payloads(stored_passages(self.session, new)))
 
     def _payloads(self, passages: Iterable[StoredPassage]) -> dict[int, Payload]:
@@ -344,9 +305,7 @@ class _Target:
 def _remove(target: _Target, rows: Sequence[int], statistics: Statistics) -> None:
     """Mark passages as removed, and subtract them from the statistics."""
     for part in portions(rows, ROWS_AT_ONCE):
-        points = list(
-            collections.get(target.cluster, target.terms, part, vectors=True, payload=False)
-        )
+        points = list(collections.get(target.cluster, target.terms, part, vectors=True))
         if len(points) < len(part):
             raise MissingCollection(f"{target.terms} has lost passages")
         for point in points:
@@ -434,8 +393,8 @@ def _reference(session: PostgresSession, before: IndexState | None) -> Floats:
     if before and before.passages and before.analyzer == analyzer_fingerprint():
         return reference_lengths(before.lengths, before.passages)
     first = Statistics()
-    for terms in _terms(islice(stored_passages(session), MIN_PASSAGES)):
-        first.add(terms)
+    for passage in islice(stored_passages(session), MIN_PASSAGES):
+        first.add(passage.terms())
     return reference_lengths(first.lengths, first.passages)
 
 
@@ -457,11 +416,11 @@ def find_difference(session: PostgresSession, cluster: Cluster) -> str:
     for name, expected in names.items():
         if not collections.exists(cluster, name):
             return "a collection is missing"
-        found = set(collections.rows_in(cluster, name, living_filter(state.generation)))
-        if expected - found:
-            return f"{len(expected - found)} of {len(expected)} passages were missing"
-        if found - expected:
-            return f"it had {len(found - expected)} deleted passages"
+        indexed = set(collections.rows_in(cluster, name, living_filter(state.generation)))
+        if expected - indexed:
+            return f"{len(expected - indexed)} of {len(expected)} passages were missing"
+        if indexed - expected:
+            return f"it had {len(indexed - expected)} deleted passages"
     if state.passages != len(stored):
         return "the number of its passages is wrong"
     return ""

@@ -1,0 +1,200 @@
+"""Images beside the documents of a collection: find them for a page, and read one within limits.
+
+A path is opened folder by folder without following symbolic links, so that no name leads out of the collection.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import unquote
+
+from marklight.errors import NotFound, UsageError
+from marklight.ingest.links import IMAGE_TYPES, is_image
+from marklight.ingest.render import Embed, Neighbours
+from marklight.model import DocumentId
+from marklight.platforms import BINARY, DIRECTORY, HAS_DIR_FD, NOFOLLOW, NONBLOCK
+from marklight.ports import Snapshot
+
+if TYPE_CHECKING:
+    from marklight.library import Library
+
+MAX_BYTES = 20_000_000
+"""A larger file is no picture for a page."""
+_MAX_FILES = 50_000
+"""Files of a collection that are listed to find an image by its name."""
+_LISTED_SECONDS = 20.0
+"""Time until the images of a collection are listed again."""
+
+
+class Image(NamedTuple):
+    """The bytes of an image, its media type and its version."""
+
+    content: bytes
+    media_type: str
+    version: str
+
+
+def read_image(library: Library, name: str) -> Image:
+    """Return an image file of a collection by its name on pages; raise NotFound for everything else."""
+    id = _image_id(library, name)
+    media_type = IMAGE_TYPES.get(id.path.rpartition(".")[2].lower())
+    parts = id.path.split("/")
+    hidden = any(
+        part.startswith(".") or not part or set(part) & {"\\", ":", "\0"} for part in parts
+    )
+    if media_type is None or hidden or not is_image(id.path):
+        raise NotFound("No such image", "Only image files inside a collection are served")
+    try:
+        handle = _open(library.collections[id.collection], parts)
+    except (OSError, ValueError):
+        raise NotFound("No such image") from None
+    try:
+        state = os.fstat(handle)
+        if not stat.S_ISREG(state.st_mode):
+            raise NotFound("No such image")
+        if state.st_size > MAX_BYTES:
+            raise UsageError(f"The image is larger than {MAX_BYTES // 1_000_000} MB")
+        with open(handle, "rb", closefd=False) as file:
+            content = file.read(MAX_BYTES)
+    finally:
+        os.close(handle)
+    return Image(content, media_type, f"{state.st_mtime_ns:x}-{state.st_size:x}")
+
+
+def _image_id(library: Library, name: str) -> DocumentId:
+    if not library.files.several:
+        return DocumentId(next(iter(library.collections)), name)
+    collection, _, path = name.partition("/")
+    if collection not in library.collections:
+        raise NotFound("No such image")
+    return DocumentId(collection, path)
+
+
+def _open(root: Path, parts: list[str]) -> int:
+    """Return a file descriptor; no part of the path below the root may be a symbolic link."""
+    flags = os.O_RDONLY | NOFOLLOW | BINARY | NONBLOCK
+    if not HAS_DIR_FD:  # Windows
+        path = os.path.join(root, *parts)
+        if os.path.normcase(os.path.realpath(path)) != os.path.normcase(
+            os.path.join(os.path.realpath(root), *parts)
+        ):
+            raise ValueError("a link")
+        return os.open(path, flags)
+    folder = os.open(root, os.O_RDONLY)
+    try:
+        for part in parts[:-1]:
+            inner = os.open(part, flags | DIRECTORY, dir_fd=folder)
+            os.close(folder)
+            folder = inner
+        return os.open(parts[-1], flags, dir_fd=folder)
+    finally:
+        os.close(folder)
+
+
+class ImageNames:
+    """The image files of a collection by name, listed at most every few seconds."""
+
+    def __init__(self) -> None:
+        self._listed: dict[str, tuple[float, Mapping[str, str]]] = {}
+
+    def find(self, collection: str, root: Path, name: str) -> str | None:
+        """Return the path of the image with this file name, or this end of a path; the shortest if there are several."""
+        listed = self._listed.get(collection)
+        if listed is None or time.monotonic() - listed[0] > _LISTED_SECONDS:
+            listed = time.monotonic(), _image_paths(root)
+            self._listed[collection] = listed
+        return listed[1].get(name.lower())
+
+
+def _image_paths(root: Path) -> Mapping[str, str]:
+    paths: list[str] = []
+    seen = 0
+    for folder, folders, files in os.walk(root):
+        folders[:] = [
+            name for name in folders if not name.startswith(".") and name != "node_modules"
+        ]
+        inside = os.path.relpath(folder, root).replace(os.sep, "/")
+        prefix = "" if inside == "." else f"{inside}/"
+        paths += [prefix + name for name in files if is_image(name) and not name.startswith(".")]
+        seen += len(files) + len(folders)
+        if seen > _MAX_FILES:
+            break
+    ends: dict[str, str] = {}
+    for path in sorted(paths, key=lambda path: (path.count("/"), path)):
+        parts = path.lower().split("/")
+        for start in range(len(parts)):
+            ends.setdefault("/".join(parts[start:]), path)
+    return ends
+
+
+class LibraryNeighbours(Neighbours):
+    """The documents and images that a document of a library may refer to."""
+
+    def __init__(self, library: Library, snapshot: Snapshot, id: DocumentId) -> None:
+        self._library, self._snapshot, self._id = library, snapshot, id
+        several = library.files.several
+        links = snapshot.links.outgoing(id)
+        self._ids = {link.link.keys: link.target for link in links if link.target}
+        self._names = {keys: target.named(several) for keys, target in self._ids.items()}
+
+    def find(self, keys: tuple[str, ...]) -> str | None:
+        """Return the name of the document that a link leads to."""
+        return self._names.get(keys)
+
+    def embed(self, keys: tuple[str, ...]) -> Embed | None:
+        """Return the document to embed, with the links of its own."""
+        id = self._ids.get(keys)
+        document = self._snapshot.documents.get(id) if id else None
+        if id is None or document is None:
+            return None
+        inner = LibraryNeighbours(self._library, self._snapshot, id)
+        return Embed(document, self._names[keys], inner)
+
+    def image(self, target: str, *, wiki: bool) -> str | None:
+        """Return the name of an image: relative to the document, to the collection, or by its file name."""
+        name = target if wiki else unquote(target.partition("?")[0])
+        if not is_image(name):
+            return None
+        root = self._library.collections[self._id.collection]
+        name = name.replace("\\", "/")
+        folder = self._id.path.rpartition("/")[0]
+        rooted = name.lstrip("/")
+        candidates = [rooted] if name.startswith("/") else [f"{folder}/{name}", rooted]
+        if not wiki and not name.startswith("/"):
+            # On a website a page is a folder, and its images are relative to that folder.
+            candidates.insert(1, f"{self._id.path.rpartition('.')[0]}/{name}")
+        for candidate in candidates:
+            path = _normal(candidate)
+            if path and _is_file(root, path):
+                return DocumentId(self._id.collection, path).named(self._library.files.several)
+        found = self._library.image_names.find(self._id.collection, root, _normal(rooted) or rooted)
+        return (
+            DocumentId(self._id.collection, found).named(self._library.files.several)
+            if found
+            else None
+        )
+
+
+def _normal(path: str) -> str:
+    """Return a path without `.` and `..`; empty if it leads out of the collection or to a hidden file."""
+    parts: list[str] = []
+    for part in path.split("/"):
+        if part == "..":
+            if not parts:
+                return ""
+            parts.pop()
+        elif part not in ("", "."):
+            parts.append(part)
+    return "" if any(part.startswith(".") for part in parts) else "/".join(parts)
+
+
+def _is_file(root: Path, path: str) -> bool:
+    with suppress(OSError, ValueError):
+        return os.path.isfile(os.path.join(root, path))
+    return False
