@@ -146,14 +146,14 @@ def equals_a_rebuild(shared: Library, folder: Path) -> None:
 def test_a_worker_that_is_killed_with_texts_in_hand_loses_nothing(
     folder: Path, address: str
 ) -> None:
-    with open_shared(folder, address, lease_seconds=1, batch_passages=5) as shared:
+    with open_shared(folder, address, lease_seconds=4, batch_passages=5) as shared:
         shared.index()
-        process = started(folder, address, 60, lease_seconds=1, batch_passages=5)
+        process = started(folder, address, 60, lease_seconds=4, batch_passages=5)
         assert shared.status()["queue"]["leased"] == 5
         process.kill()
         process.communicate()
         assert drain(shared).embedded == 7  # the others are still leased
-        time.sleep(1.1)
+        time.sleep(4.1)
         assert drain(shared).embedded == 5
         status = shared.status()
         assert (status["pending"], status["queue"]["failed"]) == (0, 0)

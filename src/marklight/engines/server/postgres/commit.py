@@ -136,7 +136,8 @@ class Writers(local):
     def alone(self, wait_seconds: float) -> Iterator[PostgresSession]:
         """Begin a transaction that excludes all other writers; this thread may share the lock already."""
         with self.hold(wait_seconds), self.session.transaction():
-            self._lock(self.session.connection, "pg_advisory_xact_lock", wait_seconds)
+            deadline = time.monotonic() + wait_seconds
+            self._lock(self.session.connection, "pg_advisory_xact_lock", wait_seconds, deadline)
             yield self.session
 
     @property
@@ -165,7 +166,7 @@ class Writers(local):
         try:
             schema.prepare(self.connections, connection, self._indexes)
             self._prepare()
-            self._lock(connection, "pg_advisory_lock_shared", deadline - time.monotonic())
+            self._lock(connection, "pg_advisory_lock_shared", wait_seconds, deadline)
         except BaseException as error:
             connection.close()
             self.connections.give_back(connection)
@@ -174,8 +175,10 @@ class Writers(local):
             raise
         self._session = PostgresSession(self.connections, connection)
 
-    def _lock(self, connection: AnyConnection, function: str, seconds: float) -> None:
-        milliseconds = max(1, round(seconds * 1000))  # 0 would mean no limit
+    def _lock(
+        self, connection: AnyConnection, function: str, wait_seconds: float, deadline: float
+    ) -> None:
+        milliseconds = max(1, round((deadline - time.monotonic()) * 1000))  # 0 would mean no limit
         key = schema.writer_key(self.connections.address.library)
         try:
             connection.execute(f"SET lock_timeout = {milliseconds}".encode())
@@ -184,7 +187,7 @@ class Writers(local):
         except (errors.LockNotAvailable, errors.DeadlockDetected) as error:
             raise Busy(
                 f"Another process is writing to {self.connections.address}"
-                f" (waited {round(seconds, 1):g} s)",
+                f" (waited {wait_seconds:g} s)",
                 Message(
                     "Wait until it has finished, or search without updating the index: --no-refresh",
                     "Wait until it has finished",
