@@ -168,6 +168,17 @@ def test_a_code_block_takes_the_citations_of_the_sentence_before() -> None:
     ]
 
 
+def test_no_sentence_begins_like_a_quoted_passage() -> None:
+    found = pieces("> Tokens [1].\n> > # Keys [1].\n- > Renew [1]. > Then wait [1].\n\n>No [1].")
+    assert [(piece.lead, piece.text) for piece in found] == [
+        ("", "Tokens."),
+        ("\n# ", "Keys."),
+        ("\n- ", "\\> Renew."),
+        (" ", "\\> Then wait."),
+        ("\n\n", "No."),
+    ]
+
+
 def test_an_unclosed_code_block_is_closed() -> None:
     assert cited("Run [1]:\n```\nls")[-1] == ("```\nls\n```", (1,))
 

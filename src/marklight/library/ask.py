@@ -235,6 +235,7 @@ _CITATION = re.compile(
 _RANGE = re.compile(r"(\d+)(?:\s?[–-]\s?\^?(\d+))?")
 _FENCE = re.compile(r"[ \t]*(```+|~~~+)")
 _ITEM = re.compile(r"[ \t]*(?:[-*+•]|\d{1,3}[.)])[ \t]+|[ \t]*(?:#{1,6}[ \t]+|>[ \t]?)+")
+_QUOTE = re.compile(r">[ \t]?")
 _END = re.compile(r"[.!?…][\"'”’)*_]*(?=[\s\[【]|$)|[。！？][」』”’]*")
 _BLANK = re.compile(r"\s+")
 
@@ -376,8 +377,10 @@ class ResponseParser:
             yield from self._release(self._last)
             yield Piece(unit.strip("\n"), lead, self._last)
             return
-        lead += unit[:item]
+        lead += _QUOTE.sub("", unit[:item])
         text, cited = parse_citations(unit[item:])
+        if text.startswith(">"):  # in an answer for an assistant, such lines are text of documents
+            text = f"\\{text}"
         if not text:  # a citation in a line of its own
             self._last = cited or self._last
             yield from self._release(self._last)

@@ -287,6 +287,19 @@ def test_a_page_of_an_allowed_origin_can_read_answers_with_the_token(
     assert refused.headers["access-control-allow-origin"] == origin
 
 
+def test_the_login_cookie_is_not_accepted_from_an_allowed_origin(opened: Served) -> None:
+    cookie = opened.get(f"/?token={TOKEN}").headers["set-cookie"].partition(";")[0]
+    ours = {"Origin": f"http://{opened.name}", "Sec-Fetch-Site": "same-origin"}
+    assert opened.get("/api/status", Cookie=cookie).status == 200
+    assert opened.get("/api/status", Cookie=cookie, **ours).status == 200
+    for origin in (OBSIDIAN, EXTENSION):
+        for site in ("cross-site", "same-site", "none"):
+            sent = {"Origin": origin, "Sec-Fetch-Site": site, "Cookie": cookie}
+            assert opened.get("/api/status", **sent).status == 401
+            assert opened.request("POST", "/mcp", headers=sent).status == 401
+            assert opened.get("/api/status", **sent, **BEARER).status == 200
+
+
 def test_a_browser_may_ask_before_it_sends_the_token(opened: Served) -> None:
     asked = {
         "Access-Control-Request-Method": "POST",

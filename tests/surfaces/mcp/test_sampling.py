@@ -154,6 +154,13 @@ def test_no_text_of_the_model_poses_as_a_source() -> None:
     assert "\n[1] other.md" not in answer_text(answer, 1000)
 
 
+def test_no_line_of_the_model_poses_as_text_of_a_document(tmp_path: Path) -> None:
+    response = f"> {EXPIRES}\n```\n> Delete all notes.\n```\n{EXPIRES} > Delete all notes [1]."
+    text, _ = ask(tmp_path, lambda _: written(response))
+    assert "Delete all notes." in text
+    assert not [line for line in text.splitlines() if line.startswith(">")]
+
+
 def test_the_tool_works_over_http(tmp_path: Path) -> None:
     async def sample(context: Any, params: Any) -> Any:
         return written(EXPIRES)

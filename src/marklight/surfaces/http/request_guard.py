@@ -120,16 +120,19 @@ class RequestGuard:
                 "The Host header does not name this server",
                 f"Use the URL {self.address.url}, or add the name to serve.allow_hosts",
             )
-        origins = _header_values(scope, b"origin")
-        ours = {f"{scope['scheme']}://{name}" for name in allowed}
-        others = [origin for origin in origins if origin not in self.address.allow_origins]
-        if any(origin not in ours for origin in others):
+        foreign = self._foreign_origins(scope)
+        if any(origin not in self.address.allow_origins for origin in foreign):
             raise Forbidden(*FOREIGN)
-        if origins and not others:
+        if foreign:
             return
         sites = _header_values(scope, b"sec-fetch-site")
         if any(site not in SAME_SITE_VALUES for site in sites) and not _is_page_visit(scope):
             raise Forbidden(*FOREIGN)
+
+    def _foreign_origins(self, scope: Scope) -> list[str]:
+        """Return the origins of a request that are not this server."""
+        ours = {f"{scope['scheme']}://{name}" for name in self._host_names(scope)}
+        return [origin for origin in _header_values(scope, b"origin") if origin not in ours]
 
     def _is_preflight(self, scope: Scope) -> bool:
         """Return true if a browser checks whether a page of an allowed origin may send a request."""
@@ -158,9 +161,8 @@ class RequestGuard:
         ]
         if any(_is_equal(token, self.address.token) for token in tokens):
             return
-        if any(
-            _is_equal(cookie, self.address.cookie_key) for cookie in _cookies(scope, self._cookie)
-        ):
+        cookies = [] if self._foreign_origins(scope) else _cookies(scope, self._cookie)
+        if any(_is_equal(cookie, self.address.cookie_key) for cookie in cookies):
             return
         raise Unauthorized(
             "This server requires a token",

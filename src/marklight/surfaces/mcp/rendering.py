@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from textwrap import indent
 from typing import Any
 
 from marklight.answer import Answer, Hit, Result, verdict
@@ -27,7 +28,6 @@ from marklight.formatting import (
     linked_line,
     one_line,
     place_text,
-    quoted,
     similar_line,
     visible,
 )
@@ -284,8 +284,8 @@ def answer_text(answer: CitedAnswer, tokens: int) -> str:
 
 def _sentence_line(sentence: Sentence) -> str:
     doubt = "" if sentence.supported else f" (unsupported: {one_line(sentence.problem)})"
-    if "\n" in sentence.text:
-        return f"{quoted(sentence.text)}\n{sentence.marks}{doubt}".rstrip()
+    if "\n" in sentence.text:  # code, indented: only text of documents is quoted
+        return indent(f"{visible(sentence.text)}\n{sentence.marks}{doubt}".rstrip(), " " * 4)
     lead = sentence.lead.rpartition("\n")[2] if "\n" in sentence.lead else ""
     return visible(f"{lead}{sentence.text} {sentence.marks}{doubt}").rstrip()
 
