@@ -61,6 +61,8 @@ _HIDDEN = lazy_pattern(
     # An emoji selector is followed by a joiner in sequences such as a heart on fire.
     rf"|(?:\A|(?<=[\s{_CONTROLS}{_BIDI}{_TAGS}{_INVISIBLE}]))(?!(?<=\ufe0f)\u200d)[{_INVISIBLE}]"
 )
+CONTROLS = lazy_pattern(rf"[\t\n{_CONTROLS}{_BIDI}]")
+"""All control characters, with tab and newline, and those that reorder text."""
 _TERMINAL_CONTROLS = lazy_pattern(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _UNSAFE_IN_JSON = lazy_pattern(f"[{_ABOVE_ASCII}{_BIDI}{_TAGS}]")
 """Every serialiser escapes C0 in strings; elsewhere it only separates values."""

@@ -217,7 +217,7 @@ def grouped(links: dict[str, str]) -> dict[DocumentId, int]:
     with engine.writing(1):
         engine.commit(Batch(entries=tuple(pages)))
     with engine.snapshot() as snapshot:
-        return dict(communities.find_communities(snapshot))
+        return dict(communities.find_communities(snapshot, communities.MAX_PAIRS) or {})
 
 
 def named(groups: dict[DocumentId, int]) -> list[str]:

@@ -104,6 +104,43 @@ def test_memory_stays_bounded_whatever_a_line_contains(members: Members, tmp_pat
         assert "The archive is invalid" in run.stdout, run.stderr
 
 
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+def test_memory_is_bounded_by_one_member_however_many_documents_there_are(
+    members: Members, tmp_path: Path
+) -> None:
+    (tmp_path / "target").mkdir()
+    record = json.loads(members[DOCUMENTS].split(b"\n")[0])
+    record |= {"passages": [], "sections": [], "outline": [], "links": [], "names": []}
+    noise = random.Random(1).randbytes(90_000).hex()  # enough for the archive to be unpacked at all
+
+    def document(number: int) -> bytes:
+        values = {"path": f"{number:06}.md", "collection": f"{number:0250}", "description": noise}
+        return json.dumps({**record, **values}).encode()
+
+    content = {f"documents/{number:06}.jsonl": document(number) for number in range(450)}
+    content["manifest.json"] = members["manifest.json"]
+    manifest = {"documents": 450, "passages": 0, "models": [], "manifest": {}}
+    path = forged(tmp_path / "archive", content, **manifest)
+    script = (
+        "import re, sys, marklight\n"
+        "from pathlib import Path\n"
+        "def peak(): return int(re.search(r'VmHWM:\\s+(\\d+)', Path('/proc/self/status').read_text())[1])\n"
+        "with marklight.open(sys.argv[2]) as library:\n"
+        "    before = library.engine and peak()\n"
+        "    report = marklight.import_index(sys.argv[1], library)\n"
+        "    print(report.documents, peak() - before)"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", script, path, tmp_path / "target"],
+        capture_output=True,
+        text=True,
+        env={"OPENBLAS_NUM_THREADS": "1", "MARKLIGHT_DATA_DIR": str(tmp_path / "data")},
+    )
+    documents_read, kilobytes = map(int, run.stdout.split())
+    assert documents_read == 450
+    assert kilobytes < 140_000  # 200,000 if all documents were in memory at once
+
+
 def test_flipped_and_cut_bytes_are_noticed(members: Members, tmp_path: Path) -> None:
     intact = forged(tmp_path / "archive", members)
     data, content = intact.read_bytes(), _read(intact)

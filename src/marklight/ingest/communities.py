@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
+from itertools import islice
 
 from marklight.ingest.embedding import COMMIT_SECONDS
 from marklight.model import Batch, DocumentId
@@ -29,16 +30,19 @@ def update_communities(engine: Engine) -> None:
         linked = str(snapshot.links.last_changed())
         if snapshot.status.manifest().get(GROUPED) == linked:
             return
-        communities = find_communities(snapshot)
+        communities = find_communities(snapshot, MAX_PAIRS) or {}
     with engine.writing(COMMIT_SECONDS):
         engine.commit(Batch(communities=communities, manifest={GROUPED: linked}))
 
 
-def find_communities(snapshot: Snapshot) -> Mapping[DocumentId, int]:
-    """Return the community number of each document by Louvain's method; a document without links has none."""
-    pairs = list(snapshot.links.edges())
-    if not pairs or len(pairs) > MAX_PAIRS:
-        return {}
+def find_communities(snapshot: Snapshot, max_pairs: int) -> Mapping[DocumentId, int] | None:
+    """Return the community number of each document by Louvain's method; a document without links has none.
+
+    Return None if there are more linked pairs than `max_pairs`.
+    """
+    pairs = list(islice(snapshot.links.edges(), max_pairs + 1))
+    if len(pairs) > max_pairs:
+        return None
     ids = sorted({id for pair in pairs for id in pair})
     # Numbers, since the order of a set of strings changes from process to process.
     number = {id: index for index, id in enumerate(ids)}

@@ -196,6 +196,33 @@ def test_an_export_that_fails_leaves_the_old_archive_and_no_other_file(
     assert (folder / "docs.marklight").read_bytes() == before
 
 
+def test_a_document_that_no_import_would_accept_is_named_by_the_export(
+    source: marklight.Library, tmp_path: Path
+) -> None:
+    write(tmp_path / "source", {"a\u202eb.md": "# A\n"})
+    source.index()
+    with pytest.raises(StoreError, match=r"cannot contain a\\u202eb\.md: .* control characters"):
+        marklight.export_index(source, tmp_path / "docs.marklight")
+
+
+def test_communities_of_an_archive_with_many_links_are_left_to_the_next_run(
+    source: marklight.Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def communities(lib: marklight.Library) -> dict[str, int]:
+        with lib.engine.snapshot() as snapshot:
+            found = snapshot.links.communities(snapshot.documents.files())
+        return {id.path: community for id, community in found.items()}
+
+    file, other = tmp_path / "docs.marklight", tmp_path / "other"
+    marklight.export_index(source, file)
+    monkeypatch.setattr("marklight.library.transfer.copying.MAX_ARCHIVE_PAIRS", 1)
+    with library(write(other, FILES)) as lib:
+        marklight.import_index(file, lib)
+        assert communities(lib) == {}
+        lib.index()
+        assert communities(lib) == communities(source) != {}
+
+
 def test_a_file_that_is_no_archive_is_not_overwritten(
     source: marklight.Library, tmp_path: Path
 ) -> None:

@@ -33,6 +33,7 @@ import numpy as np
 from msgspec import Struct
 
 from marklight.errors import StoreError, UsageError
+from marklight.formatting import CONTROLS, one_line
 from marklight.library.transfer.archive_records import (
     Manifest,
     decode_entry,
@@ -41,9 +42,10 @@ from marklight.library.transfer.archive_records import (
     encode_entry,
     encode_json,
     invalid,
+    max_record,
 )
-from marklight.library.transfer.copying import Source, batches, path_first, text_length
-from marklight.model import Entry, Failure, Vectors
+from marklight.library.transfer.copying import Source, path_first
+from marklight.model import Document, Entry, Failure, Vectors
 from marklight.platforms import replace_file
 from marklight.ports import Progress, no_progress
 from marklight.private_files import create_private
@@ -67,8 +69,8 @@ VOCABULARY_KEY = "words "
 """Prefix of the manifest keys that record whether terms have no vector yet; the model follows."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """The first date of the format: the time of writing would make equal archives differ."""
-MAX_MEMBERS = 200_000
-"""Members of an archive: 400 GB of documents and vectors."""
+MAX_MEMBERS = 20_000
+"""Members of an archive: 80 GB of documents, or 40 million vectors."""
 MAX_TERM = 1000
 """Characters of a vocabulary term."""
 MAX_RATIO, FREE_BYTES = 100, 50_000_000
@@ -148,12 +150,12 @@ def _write(source: Source, file: Any, progress: Progress) -> int:
 
         def lines() -> Iterator[bytes]:
             nonlocal documents, passages
-            for group in batches(source.entries(), text_length):
-                progress("Exporting documents", documents, source.counts()[0])
-                for entry in group:
-                    documents += 1
-                    passages += len(entry.chunks)
-                    yield _bounded(encode_entry(entry), entry.document.id.path)
+            total = source.counts()[0]
+            for entry in source.entries():
+                progress("Exporting documents", documents, total)
+                documents += 1
+                passages += len(entry.chunks)
+                yield _importable(encode_entry(entry), entry.document)
 
         members.add_lines("documents", lines())
         models = dict(sorted(source.models().items()))
@@ -176,10 +178,17 @@ def _write(source: Source, file: Any, progress: Progress) -> int:
     return vectors
 
 
-def _bounded(line: bytes, path: str) -> bytes:
-    if len(line) >= MAX_LINE:
+def _importable(line: bytes, document: Document) -> bytes:
+    """Return the line of a document; raise StoreError if no import would accept it."""
+    path, limit = document.id.path, min(MAX_LINE, max_record(document.file.size))
+    if CONTROLS.search(path):
         raise StoreError(
-            f"{path} is too large for an archive: {len(line):,} bytes with its passages, the limit is {MAX_LINE:,}",
+            f"An archive cannot contain {one_line(path)}: its path has control characters",
+            "Rename the file and index again, or copy the index with `marklight copy`",
+        )
+    if len(line) >= limit:
+        raise StoreError(
+            f"{path} is too large for an archive: {len(line):,} bytes with its passages, the limit is {limit:,}",
             "Set index.max_bytes to a lower value and index again, or copy the index with `marklight copy`",
         )
     return line

@@ -18,6 +18,7 @@ import numpy as np
 from msgspec import Meta, Struct
 
 from marklight.errors import StoreError
+from marklight.formatting import CONTROLS, one_line
 from marklight.model import (
     Chunk,
     Document,
@@ -43,6 +44,8 @@ MAX_HEADINGS = 64
 """Headings above a passage; Markdown has six levels."""
 MAX_BRACKETS = 8_000_000
 """Brackets in one JSON value, those in texts included: an empty list takes 64 bytes of memory."""
+FREE_BYTES, MAX_RATIO = 200_000, 30
+"""A record has at most this many times the bytes of its file, beyond the first bytes; 25,000 headings of one letter have 11."""
 MAX_INTEGER = 2**63 - 1
 MAX_PATH = 4096
 """Characters of a path or of a name of a document: the limit of Linux."""
@@ -70,7 +73,9 @@ class Manifest(Struct):
     version: int
     documents: Count
     passages: Count
-    models: tuple[tuple[PlainName, Annotated[int, Meta(ge=1, le=65_536)]], ...]
+    models: Annotated[
+        tuple[tuple[PlainName, Annotated[int, Meta(ge=1, le=65_536)]], ...], Meta(max_length=100)
+    ]
     """Fingerprints and dimensions."""
     manifest: dict[str, Literal["", "missing"]]
     """Values to store in the manifest of the index."""
@@ -106,7 +111,7 @@ class DocumentRecord(Struct):
     title: str
     text: str
     digest: str
-    recipe: str
+    recipe: Annotated[str, Meta(max_length=255)]
     description: str
     keywords: tuple[str, ...]
     tags: tuple[str, ...]
@@ -178,8 +183,12 @@ def decode_entry(data: bytes) -> Entry:
     record = decode_json(data, DocumentRecord, "a document")
     if not is_relative(record.path):
         raise invalid(f"the path {record.path[:255]!r} is not relative to its collection")
+    if CONTROLS.search(record.path):
+        raise invalid(f"the path {one_line(record.path[:255])!r} has control characters")
     if not record.collection.isprintable():
         raise invalid(f"{record.path[:255]!r} is in a collection without a printable name")
+    if len(data) >= max_record(record.size):
+        raise invalid(f"the document {record.path[:255]} has more data than its file can have")
     if problem := _problem(record):
         raise invalid(f"the document {record.path[:255]} {problem}")
     id = DocumentId(record.collection, record.path)
@@ -197,6 +206,11 @@ def decode_entry(data: bytes) -> Entry:
             f"the document {record.path[:255]} has a passage that does not match its digest"
         )
     return Entry(document, chunks, record.sections, block_digests=record.block_digests)
+
+
+def max_record(size: int) -> int:
+    """Return the bytes that the record of a file may have: engines read as many documents at once as the sizes allow."""
+    return FREE_BYTES + MAX_RATIO * size
 
 
 def _problem(record: DocumentRecord) -> str:

@@ -14,18 +14,22 @@ from operator import itemgetter
 from typing import Any, Protocol, TypeVar
 
 from marklight.errors import StoreError, UsageError
-from marklight.ingest.communities import GROUPED, find_communities
+from marklight.ingest.communities import GROUPED, MAX_PAIRS, find_communities
 from marklight.lazy import dataclass
 from marklight.library.transfer.archive_records import encode_entry, encode_json
 from marklight.model import Batch, DocumentId, Entry, Failure, FileState, Vectors
 from marklight.ports import INCOMPLETE, Engine, Progress, Snapshot, no_progress
 
-BATCH_CHARACTERS, BATCH_DOCUMENTS = 2_000_000, 500
-"""Text and documents of one commit, as when files are indexed."""
+BATCH_BYTES, BATCH_DOCUMENTS = 5_000_000, 500
+"""Records and documents of one commit: some 2 million characters of text, as when files are indexed."""
 _MODULUS = 2**128
 BATCH_VECTORS = 4096
 """Vectors of one commit: 6 MB with 384 numbers each."""
 BATCH_FAILURES = 1000
+MAX_COLLECTIONS = 1000
+"""Names of collections that are kept for the report."""
+MAX_ARCHIVE_PAIRS = 20_000
+"""Linked pairs of an archive, some 1 kB of memory each, above which the next run finds the communities."""
 UNKNOWN_NS = 2
 """Time at which a file of another machine was read: before any other time, and not that of `FileState.elsewhere`."""
 
@@ -92,6 +96,7 @@ class Transfer:
         self._shared = bool(target.server())
         self.collections: set[str] = set()
         self.recipes: set[str] = set()
+        """Of recipes, at most two: one of them differs from that of any library."""
         self.models = tuple(sorted(source.models()))
 
     def copy_documents(self) -> None:
@@ -102,26 +107,41 @@ class Transfer:
             if not self._fresh:
                 stored = stack.enter_context(self._target.snapshot()).contents.entries()
             pairs = merge(map(self._adapted, self._source.entries()), stored, path_first)
-            for group in batches(pairs, lambda pair: text_length(pair[0] or pair[1])):
-                self._progress("Copying documents", self.summary.counts.get("documents", 0), total)
-                entries: list[Entry] = []
-                removed: list[DocumentId] = []
-                touched: list[tuple[DocumentId, FileState]] = []
-                for entry, old in group:
-                    if entry:
-                        self.collections.add(entry.document.id.collection)
-                        self.recipes.add(entry.document.recipe)
-                        whole = self.summary.add_entry(entry, files=files)
-                        if old is None or encode_entry(old, file=False) != whole:
-                            entries.append(entry)
-                        elif files and old.document.file != entry.document.file:
-                            touched.append((entry.document.id, entry.document.file))
-                    elif old:
-                        removed.append(old.document.id)
+            entries: list[Entry] = []
+            removed: list[DocumentId] = []
+            touched: list[tuple[DocumentId, FileState]] = []
+
+            def commit() -> None:
                 self.written_documents += len(entries)
                 self.removed_documents += len(removed)
                 if batch := Batch(tuple(entries), tuple(removed), tuple(touched)):
                     self._target.commit(batch)
+                for changes in (entries, removed, touched):
+                    changes.clear()
+
+            size = 0
+            for entry, old in pairs:
+                self._progress("Copying documents", self.summary.counts.get("documents", 0), total)
+                if entry:
+                    if len(self.collections) < MAX_COLLECTIONS:
+                        self.collections.add(entry.document.id.collection)
+                    if len(self.recipes) < 2:
+                        self.recipes.add(entry.document.recipe)
+                    whole = self.summary.add_entry(entry, files=files)
+                    if old is None or encode_entry(old, file=False) != whole:
+                        entries.append(entry)
+                        size += len(whole)
+                    elif files and old.document.file != entry.document.file:
+                        touched.append((entry.document.id, entry.document.file))
+                elif old:
+                    removed.append(old.document.id)
+                if (
+                    size >= BATCH_BYTES
+                    or len(entries) + len(removed) + len(touched) >= BATCH_DOCUMENTS
+                ):
+                    commit()
+                    size = 0
+            commit()
 
     def _adapted(self, entry: Entry) -> Entry:
         """Return a document for the target: a file that was read on another machine only is compared by content."""
@@ -189,13 +209,16 @@ class Transfer:
 
     def finish(self) -> None:
         """Write failures, communities and manifest, which belong to all documents together."""
-        failures = list(self._source.failures())
+        failures, max_pairs = list(self._source.failures()), MAX_ARCHIVE_PAIRS
         if self._source.has_file_states:
             self.summary.add_failures(failures)
+            max_pairs = MAX_PAIRS
         with self._target.snapshot() as snapshot:
             stored = {failure.document for failure in snapshot.status.failures()}
-            communities = find_communities(snapshot)
-            manifest = {**self._source.manifest(), GROUPED: str(snapshot.links.last_changed())}
+            communities = find_communities(snapshot, max_pairs)
+            manifest = dict(self._source.manifest())
+            if communities is not None:
+                manifest[GROUPED] = str(snapshot.links.last_changed())
         gone = tuple(stored - {failure.document for failure in failures})
         for start in range(0, len(failures), BATCH_FAILURES):
             self._target.commit(Batch(failures=tuple(failures[start : start + BATCH_FAILURES])))
@@ -308,10 +331,9 @@ class Summary:
 def summarize(source: Source, *, files: bool = True, progress: Progress = no_progress) -> Summary:
     """Read a whole index and return its summary."""
     summary, total = Summary(), source.counts()[0]
-    for entries in batches(source.entries(), text_length):
+    for entry in source.entries():
         progress("Verifying documents", summary.counts.get("documents", 0), total)
-        for entry in entries:
-            summary.add_entry(entry, files=files)
+        summary.add_entry(entry, files=files)
     for model in source.models():
         for part, groups in (
             ("vectors", source.vectors(model)),
@@ -341,25 +363,6 @@ def merge(
         else:
             yield one, two
             one, two = next(left, None), next(right, None)
-
-
-def batches(items: Iterable[_Item], length: Callable[[_Item], int]) -> Iterator[list[_Item]]:
-    """Group documents into batches with a bounded number of characters."""
-    batch: list[_Item] = []
-    characters = 0
-    for item in items:
-        batch.append(item)
-        characters += length(item)
-        if characters >= BATCH_CHARACTERS or len(batch) >= BATCH_DOCUMENTS:
-            yield batch
-            batch, characters = [], 0
-    if batch:
-        yield batch
-
-
-def text_length(entry: Entry | None) -> int:
-    """Return the number of characters of a document."""
-    return len(entry.document.text) if entry else 0
 
 
 def path_first(entry: Entry) -> tuple[str, str]:
