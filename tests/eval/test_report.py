@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from marklight.eval import Evaluation
 from marklight.eval.dataset import JudgedQuery, Judgement
-from marklight.eval.report import Evaluation
 from marklight.eval.run import BUDGETS, Outcome, Run, compare
 from marklight.library.configuration import SCHEMA
 from marklight.settings import combine

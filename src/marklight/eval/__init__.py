@@ -1,11 +1,12 @@
-"""Evaluate search quality on judged queries: index a dataset, run it, compare with other settings, and ablate stages."""
+"""Evaluate search quality on judged queries: index a dataset, run it, compare with other settings, ablate stages, format the result."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from marklight.errors import UsageError
 from marklight.eval.collection import (
@@ -15,8 +16,10 @@ from marklight.eval.collection import (
     unindexed_answers,
 )
 from marklight.eval.dataset import Dataset, off_topic_queries, read_dataset, sample
-from marklight.eval.report import Evaluation
-from marklight.eval.run import Comparison, Run, compare, run_queries
+from marklight.eval.metrics import BINS, reliability
+from marklight.eval.run import TOP, Comparison, Outcome, Run, compare, run_queries
+from marklight.formatting import one_line
+from marklight.lazy import dataclass
 from marklight.library.configuration import stage_name
 from marklight.operations import ModeName
 from marklight.ports import Progress, no_progress
@@ -130,3 +133,198 @@ def _notices(collection: Collection, dataset: Dataset) -> Iterator[str]:
         yield f"documents that could not be read: {len(failed)}, such as {first['path']}, which {first['reason']}"
     if missing := unindexed_answers(collection, dataset):
         yield f"answers that are not in the index: {len(missing)}, such as {missing[0]}"
+
+
+LABELS = {
+    "ndcg@10": ("nDCG@10", "how high the answers rank, better ones first; 1 is the best order"),
+    "ndcg@5": ("nDCG@5", ""),
+    "mrr@10": ("MRR@10", "mean of 1 / rank of the first answer"),
+    "success@1": ("success@1", "share of queries whose first result is an answer"),
+    "recall@10": ("recall@10", "share of all answers in the top ten"),
+    "recall@100": ("recall@100", ""),
+    "recall@500_tokens": ("recall, 500 tokens", "share of all answers in that much text"),
+    "recall@1000_tokens": ("recall, 1,000 tokens", ""),
+    "recall@2000_tokens": ("recall, 2,000 tokens", ""),
+    "answered": ("answered", "share of queries that got results"),
+    "false_answers": ("false answers", "share of off-topic queries that got results; 0 is best"),
+    "lost": ("lost", "share of answers in the top ten not shown for low confidence; 0 is best"),
+    "ece": ("calibration error", "how far scores are from being probabilities; 0 is best"),
+}
+"""Label and explanation of each metric."""
+ABLATION_METRICS = ("ndcg@10", "recall@100", "answered", "false_answers", "ece")
+MAX_LISTED = 10
+"""Failed queries of each kind in the text; JSON has all. Hand-set; not measured."""
+SIGNIFICANT = 0.05
+"""p below which a difference is marked: the usual level."""
+LEGEND = "* p < 0.05: chance alone gives such a difference less than once in twenty times"
+MIN_DIFFERENCE = 0.0005
+"""Smallest difference that three decimals show."""
+MAX_QUERY, MAX_EXPECTED, MAX_FIRST = 90, 90, 60
+"""Characters of a failed query, its answers and its first result that are shown. Hand-set; not measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """Results of an evaluation."""
+
+    dataset: str
+    documents: int
+    chunks: int
+    mode: str
+    run: Run
+    settings: Settings
+    comparison: Comparison | None = None
+    ablation: Sequence[Comparison] = ()
+    notices: Sequence[str] = field(default=())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the evaluation for JSON."""
+        run = self.run
+        return {
+            "dataset": self.dataset,
+            "documents": self.documents,
+            "chunks": self.chunks,
+            "queries": len(run.outcomes),
+            "off_topic": len(run.false_answers),
+            "mode": self.mode,
+            "metrics": _rounded(run.metrics),
+            "latency_ms": {name: round(ms, 2) for name, ms in run.latency_ms.items()},
+            "reliability": [
+                {
+                    "from": index / BINS,
+                    "to": (index + 1) / BINS,
+                    "count": bin.count,
+                    "score": round(bin.score, 4),
+                    "relevant": round(bin.relevant, 4),
+                }
+                for index, bin in enumerate(reliability(run.results))
+            ],
+            "missed": [
+                {**_failed_row(outcome), "first": next(iter(outcome.ids), None)}
+                for outcome in run.outcomes
+                if outcome.missed
+            ],
+            "held_back": [
+                {**_failed_row(outcome), "score": round(outcome.best, 4)}
+                for outcome in run.false_abstentions
+            ],
+            **({"compare": _comparison_row(self.comparison)} if self.comparison else {}),
+            **({"ablation": list(map(_comparison_row, self.ablation))} if self.ablation else {}),
+            "settings": {
+                key: value
+                for key, value in sorted(self.settings.values.items())
+                if key not in ("engine", "collections")
+            },
+            "notices": list(self.notices),
+        }
+
+    def to_text(self) -> str:
+        """Return the evaluation as tables."""
+        model = self.settings["model.name"]
+        search = self.mode if model == "none" else f"{self.mode}, {model}"
+        outcomes = self.run.outcomes
+        parts = [
+            f"{one_line(self.dataset)}: {len(outcomes):,} queries,"
+            f" {self.documents:,} documents, {self.chunks:,} passages ({search})",
+            self._comparison_table() if self.comparison else self._table(),
+        ]
+        if self.ablation:
+            parts.append(self._ablation_table())
+        if missed := [outcome for outcome in outcomes if outcome.missed]:
+            title = f"No answer in the top {TOP} for {len(missed)} of {len(outcomes)} queries"
+            first = [outcome.ids[0][:MAX_FIRST] if outcome.ids else "nothing" for outcome in missed]
+            parts.append(_failed_list(title, missed, [f"first: {id}" for id in first]))
+        if hidden := self.run.false_abstentions:
+            title = f"Answer found but not shown for low confidence: {len(hidden)} of {len(outcomes)} queries"
+            parts.append(_failed_list(title, hidden, [f"score {each.best:.2f}" for each in hidden]))
+        return "\n\n".join(parts)
+
+    def _table(self) -> str:
+        values = self.run.metrics
+        rows = [
+            [label, f"{values[name]:.3f}", meaning] for name, (label, meaning) in LABELS.items()
+        ]
+        latency = self.run.latency_ms
+        times = f"{latency['p50']:.0f} / {latency['p95']:.0f} ms"
+        return _columns([*rows, ["time, p50 / p95", times, "of one search"]], text_column=2)
+
+    def _comparison_table(self) -> str:
+        assert self.comparison
+        other = self.comparison
+        values = self.run.metrics
+        rows = [
+            [
+                label,
+                f"{values[name]:.3f}",
+                f"{other.metrics[name]:.3f}",
+                f"{other.difference[name]:+.3f}",
+                _p(other.p.get(name)),
+            ]
+            for name, (label, _) in LABELS.items()
+        ]
+        heading = ["", "baseline", "changed", "difference", "p  "]
+        return f"{_columns([heading, *rows])}\nchanged: {one_line(other.name)}\n{LEGEND}"
+
+    def _ablation_table(self) -> str:
+        heading = ["", *(LABELS[name][0] for name in ABLATION_METRICS), "p of nDCG@10  "]
+        baseline = ["baseline", *(f"{self.run.metrics[name]:.3f}" for name in ABLATION_METRICS), ""]
+        rows: list[list[str]] = []
+        same: list[str] = []
+        for row in self.ablation:
+            values = [row.difference[name] for name in ABLATION_METRICS]
+            if any(abs(value) >= MIN_DIFFERENCE for value in values):
+                cells = (f"{value:+.3f}" for value in values)
+                rows.append([row.name, *cells, _p(row.p["ndcg@10"])])
+            else:
+                same.append(row.name)
+        notes = ["differences from the baseline; a stage helps if nDCG@10 falls without it", LEGEND]
+        if same:
+            notes.append(f"no difference: {', '.join(same)}")
+        return "\n".join([_columns([heading, baseline, *rows]), *notes])
+
+
+def _columns(rows: Sequence[Sequence[str]], text_column: int | None = None) -> str:
+    """Align columns: the first and the text column to the left, numbers to the right."""
+    widths = [max(len(row[index]) for row in rows) for index in range(len(rows[0]))]
+    left = (0, text_column)
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if index in left else cell.rjust(width)
+            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    )
+
+
+def _p(p: float | None) -> str:
+    if p is None:
+        return ""
+    shown = "<0.001" if p < MIN_DIFFERENCE else f"{p:.3f}"
+    return f"{shown} *" if p < SIGNIFICANT else f"{shown}  "
+
+
+def _failed_list(title: str, failed: Sequence[Outcome], details: Sequence[str]) -> str:
+    lines = [title + (", such as" if len(failed) > MAX_LISTED else ":")]
+    for outcome, detail in list(zip(failed, details, strict=True))[:MAX_LISTED]:
+        text, expected = outcome.query.text, ", ".join(outcome.query.answers)
+        lines.append(one_line(f"  {text[:MAX_QUERY]!r}: {expected[:MAX_EXPECTED]} ({detail})"))
+    return "\n".join(lines)
+
+
+def _failed_row(outcome: Outcome) -> dict[str, Any]:
+    query = outcome.query
+    return {"id": query.id, "text": query.text, "expected": list(query.answers)}
+
+
+def _comparison_row(comparison: Comparison) -> dict[str, Any]:
+    return {
+        "change": comparison.name,
+        "set": list(comparison.assignments),
+        "metrics": _rounded(comparison.metrics),
+        "difference": _rounded(comparison.difference),
+        "p": _rounded(comparison.p),
+    }
+
+
+def _rounded(values: dict[str, float]) -> dict[str, float]:
+    return {name: round(value, 4) for name, value in values.items()}
