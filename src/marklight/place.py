@@ -66,6 +66,13 @@ class FolderRecord(NamedTuple):
             _inode(os.path.join(folder, name)) == inode for name, inode in self.entries.items()
         )
 
+    def is_also_at(self, folder: Path | str) -> bool:
+        """Return true if the path of the record and another one lead to one folder, as with a bind mount."""
+        try:
+            return os.path.samefile(self.path, folder)
+        except (OSError, ValueError):
+            return False
+
     @property
     def is_orphaned(self) -> bool:
         """Return true if there is no folder at the path."""
@@ -93,9 +100,9 @@ def find_index(folder: Path) -> Path:
                 remember(folder)
         return place
     for index, record in library_records():
+        if record.is_also_at(folder):
+            return index
         if record.is_of(folder):
-            if record.is_of(record.path):  # one folder with two paths
-                return index
             with suppress(OSError):  # another process may have moved it
                 os.rename(index, place)
                 remember(folder)
@@ -290,7 +297,9 @@ def locate(given: Path | None) -> Place:
 def _was_moved() -> Callable[[Path], bool]:
     """Return a test for folders whose index is recorded under another path."""
     records = [record for _, record in library_records()]
-    return lambda folder: any(record.is_of(folder) for record in records)
+    return lambda folder: any(
+        record.is_also_at(folder) or record.is_of(folder) for record in records
+    )
 
 
 def did_you_mean(path: Path) -> str:

@@ -237,3 +237,42 @@ def test_an_index_in_a_given_place_makes_no_library_of_a_folder(docs: Path, tmp_
     with library(docs / "below", engine=f"file:{tmp_path / 'place'}") as lib:
         lib.index()
     assert locate(docs / "below").folder == docs
+
+
+BIND = """
+import os, subprocess, sys
+folder, other = sys.argv[1:]
+subprocess.run(["mount", "--bind", folder, other], check=True)
+import marklight
+for path in (folder, other, folder, other):
+    with marklight.open(path) as library:
+        report = library.index()
+        print(library.engine.describe(), len(report.added), len(report.changed))
+    # As editors save: every file of the folder gets a new inode.
+    with open(os.path.join(folder, "draft"), "w") as draft:
+        draft.write(f"# Zebra\\n\\nSaved through {path}.\\n")
+    os.replace(draft.name, os.path.join(folder, "zebra.md"))
+"""
+
+
+def test_a_folder_with_two_paths_has_one_index_whatever_happens_to_its_files(
+    tmp_path: Path,
+) -> None:
+    unshare = ["unshare", "--mount", *(["--user", "--map-root-user"] if os.geteuid() else [])]
+    mount = ["mount", "--bind", "/", str(tmp_path)]
+    if (
+        not shutil.which("unshare")
+        or subprocess.run([*unshare, *mount], capture_output=True, check=False).returncode
+    ):
+        pytest.skip("needs the right to mount a folder in a namespace")
+    folder = write(tmp_path / "docs", {"zebra.md": "# Zebra\n\nStripes.\n"})
+    (tmp_path / "other").mkdir()
+    run = subprocess.run(
+        [*unshare, sys.executable, "-c", BIND, str(folder), str(tmp_path / "other")],
+        env={**os.environ, "MARKLIGHT_DATA_DIR": str(tmp_path / "data")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    place = f"file:{next((tmp_path / 'data' / 'libraries').iterdir())}"
+    assert run.stdout.splitlines() == [f"{place} 1 0", *[f"{place} 0 1"] * 3]
