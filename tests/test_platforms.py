@@ -7,12 +7,15 @@ import signal
 import subprocess
 import sys
 import unicodedata
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from marklight import platforms
+from marklight.ingest.read import read
 from tests.making import library, write
 
 
@@ -83,6 +86,71 @@ def test_a_process_that_has_ended_does_not_run() -> None:
     assert platforms.is_running(process.pid)
     process.communicate(b"\n")
     assert not platforms.is_running(process.pid)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not enforce the limit")
+def test_too_little_address_space_is_an_error_and_no_abort(tmp_path: Path) -> None:
+    folder = write(tmp_path / "docs", {f"{number}.md": "# Zebra\n" for number in range(50)})
+    script = (
+        "import resource, sys\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (512 << 20, -1))\n"
+        "from marklight.surfaces.cli import main\n"
+        "main()"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", script, "index", str(folder)],
+        env={**os.environ, "MARKLIGHT_DATA_DIR": str(tmp_path / "data")},
+        capture_output=True,
+        text=True,
+    )
+    assert (run.returncode, run.stdout) == (3, "")
+    assert run.stderr == (
+        "marklight: This process may use 536 MB of address space; it needs 1,000."
+        " Raise the limit with `ulimit -v`.\n"
+    )
+
+
+class WindowsEntry:
+    """An entry of a listing as on Windows: its stat has neither device, inode nor number of links."""
+
+    def __init__(self, entry: os.DirEntry[str]) -> None:
+        self.name, self.path, self.inode = entry.name, entry.path, entry.inode
+        self.is_file, self.is_dir, self.is_symlink = entry.is_file, entry.is_dir, entry.is_symlink
+        self._entry = entry
+
+    def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
+        mode, _, _, _, *rest = self._entry.stat(follow_symlinks=follow_symlinks)
+        return os.stat_result((mode, 0, 0, 0, *rest), self._entry.stat().__reduce__()[1][1])
+
+
+def test_a_file_that_was_replaced_is_not_read_where_listings_have_no_inodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write(tmp_path / "docs", {"a.md": "# A\n", "b.md": "# B\n"})
+    (tmp_path / "secret.md").write_text("# Secret\n")
+    scandir = os.scandir
+
+    @contextmanager
+    def scan(path: str) -> Iterator[Iterator[WindowsEntry]]:
+        with scandir(path) as entries:
+            yield map(WindowsEntry, entries)
+
+    def replace(path: str, *given: Any) -> Any:
+        if path.endswith("b.md"):
+            os.unlink(path)
+            os.symlink(tmp_path / "secret.md", path)
+        return read(path, *given)
+
+    monkeypatch.setattr("marklight.ingest.discover.os.scandir", scan)
+    with library(folder) as lib:
+        assert len(lib.index().added) == 2
+        assert not lib.index().changed
+        write(folder, {"a.md": "# New\n", "b.md": "# New\n"})
+        monkeypatch.setattr("marklight.ingest.file_batch.read", replace)
+        report = lib.index()
+        assert [id.path for id in report.changed] == ["a.md"]
+        assert "was replaced while it was read" in report.skipped[0].reason
+        assert not lib.search("secret", mode="keyword").hits
 
 
 def test_signals_are_handled_without_the_event_loop() -> None:

@@ -11,7 +11,10 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from marklight.errors import MarklightError
 
 WINDOWS = sys.platform == "win32"
 NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
@@ -24,6 +27,8 @@ HAS_DIR_FD = os.open in os.supports_dir_fd
 REPLACE_SECONDS = 2.0
 """Time limit for replacing a file that another process has open, on Windows."""
 PAUSE_SECONDS = 0.02
+MIN_ADDRESS_SPACE = 1_000_000_000
+"""Bytes that suffice for an index run with the default model on two cores; with 800 MB it fails. Most of it is never used."""
 _STILL_ACTIVE, _ACCESS_DENIED, _QUERY_LIMITED_INFORMATION = 259, 5, 0x1000
 
 
@@ -110,12 +115,21 @@ def posix_path(text: str, *, windows: bool = WINDOWS) -> str:
     return text.replace("\\", "/") if windows else text
 
 
-def open_file_limit() -> int | None:
-    """Return how many files this process may have open; None without a limit."""
-    if sys.platform == "win32":
-        return None
-    else:  # noqa: RET505 - for type checkers
+def resource_limit(name: str) -> int | None:
+    """Return a soft limit of this process, such as `RLIMIT_NOFILE`; None without one."""
+    try:
         import resource
+    except ImportError:  # Windows
+        return None
+    soft: int = getattr(resource, "getrlimit")(getattr(resource, name))[0]  # noqa: B009 - unknown to type checkers there
+    return None if soft in (-1, getattr(resource, "RLIM_INFINITY")) else soft  # noqa: B009
 
-        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        return None if soft == resource.RLIM_INFINITY else soft
+
+def check_address_space(error: type[MarklightError]) -> None:
+    """Raise an error if the address space is limited too much for libraries that abort where memory is lacking."""
+    limit = resource_limit("RLIMIT_AS")
+    if limit is not None and limit < MIN_ADDRESS_SPACE:
+        raise error(
+            f"This process may use {limit // 10**6:,} MB of address space; it needs {MIN_ADDRESS_SPACE // 10**6:,}",
+            "Raise the limit with `ulimit -v`",
+        )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -177,3 +179,20 @@ def test_a_file_size_limit_loses_nothing(tmp_path: Path, limit: int) -> None:
     )
     assert run.returncode == 0, run.stderr
     assert run.stdout
+
+
+def test_a_draft_that_cannot_be_deleted_does_not_hide_why_it_was_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(code: int) -> Callable[..., None]:
+        def raise_error(*_: object, **__: object) -> None:
+            raise OSError(code, os.strerror(code))
+
+        return raise_error
+
+    engine = engines.open(f"file:{tmp_path / 'index'}")
+    monkeypatch.setattr("marklight.engines.embedded.store.replace_file", fail(errno.ENOSPC))
+    monkeypatch.setattr("os.unlink", fail(errno.EIO))
+    with pytest.raises(StoreError, match="No space left on the disk"), engine.writing(1):
+        pass
+    engine.close()

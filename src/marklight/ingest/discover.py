@@ -263,7 +263,7 @@ class Walk:
                     folder = folder._replace(exposed=True)
                 if before.get(entry.name) != state:
                     id = folder.id(entry.name)
-                    inode = (result.st_dev, result.st_ino) if result.st_ino else None
+                    inode = _inode(entry, result)
                     file = ScannedFile(id, FileState.from_stat(result), entry.path, inode)
                     self.scan.files[id] = file
         for ignore_state in ignore_states:
@@ -467,6 +467,16 @@ def _stamps(path: str) -> tuple[int, ...]:
     racy = stored_state(FileState.from_stat(status), now_ns, None).is_racy
     mtime_ns = status.st_mtime_ns if is_local(status.st_dev, path) and not racy else -1
     return mtime_ns, status.st_ctime_ns, status.st_dev, status.st_ino
+
+
+def _inode(entry: os.DirEntry[str], status: os.stat_result) -> Inode | None:
+    """Return device and inode of a document; on Windows, an entry of a listing has neither."""
+    if not status.st_ino:
+        try:
+            status = os.stat(entry.path, follow_symlinks=entry.is_symlink())
+        except OSError:  # deleted meanwhile
+            return None
+    return (status.st_dev, status.st_ino) if status.st_ino else None
 
 
 def _ignore_file_state(path: str) -> tuple[int, ...]:

@@ -21,6 +21,7 @@ from marklight.models.record import (
     is_remote,
     package_folder,
 )
+from marklight.platforms import check_address_space
 
 if TYPE_CHECKING:
     from marklight.model import Vector
@@ -96,6 +97,7 @@ def load(
         from marklight.models.remote.embedder import RemoteEmbedder
 
         return RemoteEmbedder(_configured(name, server), cache_dir)
+    check_address_space(ModelError)
     from marklight.models.onnx import BundledEmbedder, OnnxEmbedder
 
     record, folder = _find(name, "embedder", cache_dir)

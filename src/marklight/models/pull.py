@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import sha1
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path, PurePosixPath
@@ -189,7 +189,8 @@ def _fetch(
     if not target.is_file():
         _with_retries(hub, file.path, lambda: _continue(hub, place, file, part, progress))
         if not _is_complete(part, file, digest):
-            part.unlink()
+            with suppress(OSError):
+                part.unlink()
             raise ModelError(
                 f"{file.path} was damaged in transit: its digest is not the one that the hub lists",
                 "It was deleted; run the command again",
@@ -212,7 +213,8 @@ def _continue(hub: Hub, place: str, file: HubFile, part: Path, progress: Progres
         if error.code != 416:
             raise
         error.close()
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink()
         raise HTTPException("the partial download does not match and was deleted") from error
 
 

@@ -41,6 +41,7 @@ from marklight.engines.embedded.session import explain
 from marklight.engines.lexical import analyzer_fingerprint, document_terms, passage_terms
 from marklight.engines.relational.documents import passages_to_index
 from marklight.errors import StoreError
+from marklight.platforms import check_address_space
 from marklight.private_files import (
     FILE_MODE,
     is_plain_folder,
@@ -73,6 +74,7 @@ def prepare(index: LexicalIndex, session: SqliteSession) -> None:
     """Open the writer of the index; rebuild the index first if it does not match the tables."""
     if index.writer is not None:
         return
+    check_address_space(StoreError)
     for last_try in (False, True):
         state = table_state(session)
         try:

@@ -339,7 +339,8 @@ def _create_database(path: Path) -> str:
         raise explain(error, path) from error
     finally:
         for leftover in folder.glob(f"{draft.name}*"):
-            remove(leftover)
+            with suppress(OSError):  # the error that is raised matters more
+                remove(leftover)
 
 
 def _empty_database(path: Path) -> SqliteSession:

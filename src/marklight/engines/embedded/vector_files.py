@@ -549,7 +549,7 @@ def sweep(session: SqliteSession, folder: Path, library: str) -> int:
         try:
             path.unlink(missing_ok=True)
             deleted += 1
-        except PermissionError:
+        except OSError:
             continue  # Windows deletes no file that is mapped: the next sweep tries again
     return deleted
 

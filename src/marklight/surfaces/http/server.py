@@ -27,7 +27,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from marklight.errors import Overloaded
-from marklight.platforms import open_file_limit
+from marklight.platforms import resource_limit
 from marklight.surfaces.http.errors import BadRequest, error_response
 from marklight.surfaces.http.request_guard import MAX_HEAD_BYTES, SECURITY_HEADERS, SecurityHeaders
 
@@ -72,7 +72,7 @@ def connection_limits() -> ConnectionLimits:
 
 def _free_files() -> int | None:
     """Return the number of file descriptors for connections; None without a limit."""
-    limit = open_file_limit()
+    limit = resource_limit("RLIMIT_NOFILE")
     if limit is None:
         return None
     used = 2 * RESERVED_FILES

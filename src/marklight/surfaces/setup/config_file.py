@@ -451,7 +451,7 @@ def _write(real: Path, data: bytes, like: os.stat_result | None, before: bytes |
             raise ChangedMeanwhile
         platforms.replace_file(temporary, real)
     finally:
-        with suppress(FileNotFoundError):
+        with suppress(OSError):
             temporary.unlink()
 
 
