@@ -120,7 +120,8 @@ class WindowsEntry:
 
     def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
         mode, _, _, _, *rest = self._entry.stat(follow_symlinks=follow_symlinks)
-        return os.stat_result((mode, 0, 0, 0, *rest), self._entry.stat().__reduce__()[1][1])
+        details: Any = self._entry.stat(follow_symlinks=follow_symlinks).__reduce__()[1]
+        return os.stat_result((mode, 0, 0, 0, *rest), details[1])
 
 
 def test_a_file_that_was_replaced_is_not_read_where_listings_have_no_inodes(
