@@ -195,6 +195,8 @@ COMMENTS = {
     "a <!-- one\n\ntwo --> b": "a  b",
     "`%% code %%` and `<!-- x -->`": "`%% code %%` and `<!-- x -->`",
     "```\n%% code %%\n<!-- x -->\n```\n": "```\n%% code %%\n<!-- x -->\n```\n",
+    "%% a node\n\ntext\n```\n%% code %%\n```\n": "%% a node\n\ntext\n```\n%% code %%\n```\n",
+    "%%\n```\n%% code %%\n```\n\nmore\n%%\nrest": "\nrest",
     "100%% sure": "100%% sure",
     "a%% b\n\nc%% d": "a%% b\n\nc%% d",
     "%%timeit\nx\n\n%%bash\ny": "%%timeit\nx\n\n%%bash\ny",

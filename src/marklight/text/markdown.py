@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect
 from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import NamedTuple
@@ -102,7 +103,7 @@ def chunk_embedding_text(chunk: Chunk) -> str:
 def comment_spans(markdown: str, first: int = 0) -> list[tuple[int, int]]:
     """Return the spans of closed HTML comments, Obsidian comments (`%% … %%`) and template directives outside of code, from an offset on.
 
-    An Obsidian comment that begins a line may have several paragraphs and ends a line; another ends in its own paragraph.
+    An Obsidian comment that begins a line may have several paragraphs and ends a line outside of code; another ends in its own paragraph.
     """
     starts = [start for start in _COMMENT_STARTS if start in markdown]
     if not starts:
@@ -130,7 +131,7 @@ def comment_spans(markdown: str, first: int = 0) -> list[tuple[int, int]]:
             inline.pop()
         if inline and inline[-1][0] <= start:
             offset = inline[-1][1]
-        elif (comment_end := _comment_end(markdown, mark, unclosed)) is not None:
+        elif (comment_end := _comment_end(markdown, mark, fences, unclosed)) is not None:
             spans.append((start, comment_end))
             offset = comment_end
     return spans
@@ -151,7 +152,9 @@ def without_comments(text: str, body: int) -> tuple[str, tuple[tuple[int, int], 
     return ("".join((*parts, text[offset:])) if spans else text), tuple(spans)
 
 
-def _comment_end(text: str, mark: re.Match[str], unclosed: set[str]) -> int | None:
+def _comment_end(
+    text: str, mark: re.Match[str], fences: list[tuple[int, int]], unclosed: set[str]
+) -> int | None:
     """Return the end of a comment; `unclosed` are the ends that do not occur in the rest, so that none is searched twice."""
     start = mark.end()
     if mark[0] not in ("<!--", "%%"):
@@ -162,7 +165,12 @@ def _comment_end(text: str, mark: re.Match[str], unclosed: set[str]) -> int | No
     if end is None or text.find("\n", start, end) < 0:
         return end
     if _begins_line(text, mark.start()):
-        return _find_end(text, _COMMENT_BLOCK_END, start, unclosed)
+        while (end := _find_end(text, _COMMENT_BLOCK_END, start, unclosed)) is not None:
+            fence = bisect(fences, (end, end)) - 1
+            if fence < 0 or fences[fence][1] < end:
+                break
+            start = fences[fence][1]  # in the comments of Mermaid
+        return end
     return None if _PARAGRAPH_END.search(text, start, end) else end
 
 
