@@ -104,6 +104,8 @@ class Hit:
     """The duplicates that were merged into it, best first."""
     linked: tuple[LinkedDocument, ...] = ()
     """Documents that are linked with this one and are no results themselves, nearest to the query first."""
+    more: int = 0
+    """Passages of the document that match too and are no results, since a document has a limited number."""
 
     @property
     def why(self) -> tuple[Why, ...]:
@@ -151,6 +153,7 @@ class Hit:
             self.exact_match,
             self.similar,
             self.linked,
+            self.more,
         )
 
     def __str__(self) -> str:
@@ -211,7 +214,7 @@ class Level(NamedTuple):
 
 @json_keys(
     "rank score verdict chunk_id document@lines title headings anchor lines kind content snippet modified dated levels"
-    " similar linked boilerplate why"
+    " similar linked more boilerplate why"
 )
 @dataclass(frozen=True, slots=True)
 class RankedPassage:
@@ -249,6 +252,8 @@ class RankedPassage:
     """Duplicates that were merged into this result."""
     linked: tuple[LinkedDocument, ...]
     """Documents linked with this one that are no results themselves."""
+    more: int
+    """Number of passages of the document that match too and are no results: a document has a limited number."""
     boilerplate: tuple[tuple[int, int], ...]
     """Parts of `content` that many documents share and that are not ranked: first character, and the one after the last."""
     why: tuple[Why, ...]
@@ -460,6 +465,7 @@ class Answer(Result):
             levels=self.levels.get(chunk.id, ()),
             similar=hit.similar,
             linked=hit.linked,
+            more=hit.more,
             boilerplate=chunk.boilerplate,
             why=hit.why if self.explain else (),
         )

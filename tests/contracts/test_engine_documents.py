@@ -285,6 +285,28 @@ def test_the_date_of_a_document_is_its_own_else_its_file_time(engine: Engine) ->
         assert snapshot.documents.dates([id_of("file.md")]) == {id_of("file.md"): 7}
 
 
+def test_documents_are_found_by_words_of_their_titles_aliases_and_paths(engine: Engine) -> None:
+    put(
+        engine,
+        entry("a.md", "x", title="Rolling back a Release", aliases=("Überraschung",)),
+        entry("b.md", "x", title="Release"),
+        entry("guide/prerelease.md", "x", title="Other", headings=("Release notes",)),
+        entry("d.md", "x", title="100%_x!"),
+    )
+    with engine.snapshot() as snapshot:
+
+        def names(text: str, limit: int = 9) -> list[str]:
+            return [id.path for id in snapshot.documents.find_by_words_of_name(text, limit)]
+
+        assert names("release") == ["b.md", "a.md", "guide/prerelease.md"]
+        assert names("release", 1) == ["b.md"]
+        assert names(" back  ROLL") == ["a.md"]
+        assert names("uberr") == names("Überr") == ["a.md"]
+        assert names("guide/pre") == ["guide/prerelease.md"]
+        assert names("%") == names("_x!") == ["d.md"]
+        assert names("") == names("notes") == names("release", 0) == []
+
+
 def test_titles_with_a_prefix_are_listed_shortest_first(engine: Engine) -> None:
     put(
         engine,

@@ -20,6 +20,7 @@ MAX_FOLDERS = 200
 MAX_TAGS = 60
 MAX_BACKLINKS = 20
 MAX_RELATED = 8
+MAX_NAMES = 3
 MAX_NODES = 15
 _SENTENCE_CHARS = 180
 _STATUS = "documents chunks pending calibrated ask generation model_problem failed collections"
@@ -54,6 +55,15 @@ def overview(library: Library) -> dict[str, Any]:
         "tags": dict(tags),
         "recent": recent,
     }
+
+
+def names(library: Library, text: str) -> dict[str, Any]:
+    """Return the documents whose title, alias or path contains the words of a text, the best matches first."""
+    with library.engine.snapshot() as snapshot:
+        ids = snapshot.documents.find_by_words_of_name(text, MAX_NAMES)
+        documents = [document for id in ids if (document := snapshot.documents.get(id))]
+    several = library.files.several
+    return {"documents": [{"ref": each.id.named(several), "title": each.title} for each in documents]}
 
 
 def around(library: Library, ref: str) -> dict[str, Any]:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cache, cached_property, lru_cache, partial
 from itertools import chain
 from math import inf, log, nextafter
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from marklight.answer import Hit, Hits, best_first
+from marklight.answer import Hit, Hits, best_first, verdict
 from marklight.lazy import dataclass
 from marklight.model import ENOUGH_PROSE, Chunk, DocumentId
 from marklight.ports import Embedder, Tools
@@ -476,9 +477,13 @@ class PerDocument:
         for hit in hits:
             counts[hit.chunk.document] += 1
             (kept if counts[hit.chunk.document] <= self.max_passages else rest).append(hit)
+        dropped = Counter(hit.chunk.document for hit in rest if verdict(hit) != "weak")
+        passages = tuple(
+            replace(hit, more=more) if (more := dropped[hit.chunk.document]) else hit for hit in kept
+        )
         if rest and self.max_passages > 1 and len(kept) <= VISIBLE_HITS:
-            return with_rare_term(tools.read(tuple(kept)), tuple(rest), QueryTerms(query), tools)
-        return tuple(kept)
+            return with_rare_term(tools.read(passages), tuple(rest), QueryTerms(query), tools)
+        return passages
 
 
 def with_rare_term(kept: Hits, rest: Hits, terms: QueryTerms, tools: Tools) -> Hits:

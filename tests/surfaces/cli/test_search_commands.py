@@ -74,7 +74,7 @@ def test_search_json_has_the_documented_keys(
     result = answer["results"][0]
     assert set(result) == {
         "rank", "score", "verdict", "chunk_id", "path", "collection", "ref", "title", "headings", "anchor", "lines",
-        "kind", "content", "snippet", "modified", "dated", "levels", "similar", "linked", "boilerplate",
+        "kind", "content", "snippet", "modified", "dated", "levels", "similar", "linked", "more", "boilerplate",
         "why",
     }  # fmt: skip
     assert result["path"] == "guide/deploy.md"

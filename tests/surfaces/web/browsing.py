@@ -34,7 +34,7 @@ PAGES = {
         + "\n\n"
         + "## Code\n\n```python\ndef refresh_token(token):\n    return renew(token)\n```\n\nBack to [[auth]].\n"
     ),
-    "guide/caching.md": "# Caching\n\nCaches are emptied at midnight.\n\n| cache | kept |\n|---|---|\n| pages | a day |\n",
+    "guide/caching.md": "---\naliases: [What is kept for a day]\n---\n# Caching\n\nCaches are emptied at midnight.\n\n| cache | kept |\n|---|---|\n| pages | a day |\n",
     "notes.txt": "The espresso machine stands in the kitchen.\n  It is descaled on Fridays.\n",
     **{
         f"many/{number}.md": f"# Zebra {number}\n\nA zebra {' '.join(WORDS[number * 6 : number * 6 + 6])}.\n"

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
+import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.making import write
@@ -57,10 +58,12 @@ def test_the_start_has_recent_documents_folders_tags_and_queries(page: Page) -> 
     expect(page.locator("#text h1")).to_be_visible()
 
 
-def test_names_of_files_come_first_while_typing(page: Page) -> None:
+@pytest.mark.parametrize("text", ["cach", "guide/cac", "kept for"])
+def test_documents_come_first_by_title_alias_and_path_while_typing(page: Page, text: str) -> None:
     page.goto("/")
-    typed(page, "cach")
+    typed(page, text)
     expect(page.locator("#results .named h2")).to_have_text("Documents")
+    expect(page.locator("#results .named .title")).to_have_text("Caching")
     expect(page.locator("#results .named .path")).to_have_text("guide/caching.md")
     page.keyboard.press("ArrowDown")
     expect(page).to_have_title("Caching")
@@ -97,14 +100,13 @@ def test_passages_of_one_document_are_grouped_and_the_rest_is_unfolded(
     folder = write(
         tmp_path / "docs", {"long.md": f"# Long\n\n{parts}", "b.md": "# B\n\nA heron.\n"}
     )
-    with (
-        serving(folder, search={"per_document": {"max_passages": 6}}) as each,
-        visiting(browser, f"http://{each.name}") as page,
-    ):
+    with serving(folder) as each, visiting(browser, f"http://{each.name}") as page:
         page.goto("/?q=heron&nearest=1")
-        expect(page.locator("#results a.row.inner")).to_have_count(2)
-        page.get_by_role("button", name=re.compile(r"\d more here")).click()
-        assert page.locator("#results a.row.inner").count() > 2
+        rows = page.locator("#results a.row[data-open='long.md']")
+        expect(rows).to_have_count(2)
+        page.get_by_role("button", name="4 more here").click()
+        expect(rows).to_have_count(6)
+        assert len({row.get_attribute("data-lines") for row in rows.all()}) == 6
 
 
 def test_a_row_is_about_a_hundred_pixels_and_snippets_run_on(page: Page) -> None:
@@ -142,11 +144,14 @@ def test_17_keys_in_3_seconds_make_at_most_6_searches(page: Page) -> None:
         "request",
         lambda request: searches.append(request.url) if "/api/search" in request.url else None,
     )
+    page.clock.install(time=0)
     page.goto("/")
     expect(page.locator("#home section").first).to_be_visible()
-    page.keyboard.type("zebra access toke", delay=200)
-    expect(page.locator("#results-panel")).not_to_have_attribute("aria-busy", "true")
-    page.wait_for_timeout(600)
+    page.clock.pause_at(3600)  # on a busy machine the keys would come later
+    for key in "zebra access toke":
+        page.keyboard.type(key)
+        page.clock.run_for(200)
+    page.clock.run_for(600)
     assert 1 <= len(searches) <= 6
     assert has_query("zebra access toke", searches[-1])
 

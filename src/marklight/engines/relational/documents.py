@@ -184,6 +184,26 @@ class RelationalDocuments:
         )
         return [title for (title,) in rows]
 
+    def find_by_words_of_name(self, text: str, limit: int) -> list[DocumentId]:
+        """Return the documents whose title, alias or path contains every word of a text, or a part of a word.
+
+        Names that begin with the text come first, then those with a word that does.
+        """
+        name = normalize(text)
+        words = [f"%{_like(word)}%" for word in name.split()]
+        if not words:
+            return []
+        conditions = " AND ".join("name LIKE ? ESCAPE '!'" for _ in words)
+        rows = self._session.all(
+            "SELECT collection, path, min(CASE WHEN name LIKE ? ESCAPE '!' THEN 0"
+            " WHEN ' ' || name LIKE ? ESCAPE '!' THEN 1 ELSE 2 END) FROM"
+            " (SELECT document, title AS name FROM titles WHERE score = ?"
+            " UNION ALL SELECT row, lower(path) FROM documents) n JOIN documents ON row = document"
+            f" WHERE {conditions} GROUP BY collection, path ORDER BY 3, length(path), 1, 2 LIMIT ?",
+            [f"{_like(name)}%", f"% {_like(name)}%", DOCUMENT_SCORE, *words, max(0, limit)],
+        )
+        return [DocumentId(collection, path) for collection, path, _ in rows]
+
     def chunks(self, ids: Sequence[str]) -> list[Chunk]:
         """Return the passages in the given order; missing ids are skipped."""
         known = self._passages(ids)
@@ -494,6 +514,11 @@ class HeadedPassage(NamedTuple):
     ordinal: int
     headings: tuple[str, ...]
     merged: tuple[str, ...]
+
+
+def _like(text: str) -> str:
+    """Return a pattern of LIKE that matches a text literally, with `!` as the escape character."""
+    return text.replace("!", "!!").replace("%", "!%").replace("_", "!_")
 
 
 def title_entries_of(entry: Entry) -> list[TitleEntry]:

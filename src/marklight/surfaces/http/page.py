@@ -59,10 +59,7 @@ HEARTBEAT_TICKS = 15
 """Ticks until a comment is sent, so that neither side takes the connection for dead."""
 MAX_CHANGED = 200
 """Names of changed documents in an event; with more, the page asks for whatever it shows."""
-
-
-MAX_NAMES = 3
-NAME = Parameter.of("like", "string", "Part of a path.", required=True, maxLength=200)
+NAME = Parameter.of("like", "string", "Words of a name.", required=True, maxLength=200)
 
 
 class _File(NamedTuple):
@@ -139,9 +136,15 @@ async def neighbourhood(request: Request, host: LibraryHost) -> Response:
 
 
 async def names(request: Request, host: LibraryHost) -> Response:
-    """Return the documents whose path contains a text, the best matches first."""
-    like = parse_query(request, (NAME,))["like"]
-    return json_response(await host.call("documents", {"like": like, "limit": MAX_NAMES}))
+    """Return the documents whose title, alias or path contains the words of a text, the best matches first."""
+    text = parse_query(request, (NAME,))["like"]
+
+    def work(library: Library, **_: Any) -> dict[str, Any]:
+        from marklight.library.overview import names
+
+        return names(library, text)
+
+    return json_response(await host.run(work))
 
 
 async def changes(request: Request, host: LibraryHost) -> Response:

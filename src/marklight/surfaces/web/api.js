@@ -21,6 +21,11 @@ export async function get(address, { signal } = {}) {
   return response.json();
 }
 
+export async function post(address, body) {
+  const response = await request(address, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
+  return response.json();
+}
+
 // With the version of the last answer: null means that nothing has changed.
 export async function getChanged(address, etag, signal) {
   const response = await request(address, { signal, cache: "no-store", headers: etag ? { "if-none-match": etag } : {} });

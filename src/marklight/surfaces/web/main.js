@@ -1,7 +1,7 @@
 // Entry point of the page: keeps the URL, the form, the results and the reader in step.
 
-import { events, inPath, get } from "./api.js";
-import { byId, copy, counted, make, sentence, tell, visible } from "./dom.js";
+import { events, inPath, get, post } from "./api.js";
+import { byId, copy, counted, make, nameOf, sentence, tell, visible } from "./dom.js";
 import { abstained, clearMessage, failed as showFailure, home, noneListed, noneOfKind, showStatus } from "./home.js";
 import { Reader } from "./reader.js";
 import { Results, quotation, reference } from "./results.js";
@@ -26,7 +26,7 @@ let scrolls = null; // places to restore after Back
 let answering = null;
 
 const href = (patch) => toUrl({ ...state, open: "", lines: null, at: "", graph: "", ...patch });
-const results = new Results({ href, explain });
+const results = new Results({ href, explain, omitted });
 const search = new Search({ started, answered, listed, failed });
 const reader = new Reader({ href, words: () => (state.q ? results.words : null), offline: setOffline, editor: editorAddress, titled: showTitle });
 
@@ -158,6 +158,13 @@ async function explain(hit) {
   const params = withFilters(new URLSearchParams({ q: state.q.trim(), explain: "true", limit: state.kind ? 100 : state.limit, min_confidence: 0 }), state);
   const answer = await get(`/api/search?${params}`);
   return answer.results.find((each) => each.chunk_id === hit.chunk_id);
+}
+
+// Passages of a document that match too; a search returns few of each.
+async function omitted(group) {
+  const [{ more }] = group;
+  const answer = await post("/api/search", { query: state.q.trim(), path: [nameOf(group[0])], limit: 100, min_confidence: 0, settings: { search: { per_document: { max_passages: 100 } } } });
+  return answer.results.filter((hit) => hit.verdict !== "weak" && !group.some((other) => other.chunk_id === hit.chunk_id)).slice(0, more);
 }
 
 function count(text) {

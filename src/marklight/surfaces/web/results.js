@@ -12,14 +12,14 @@ export class Results {
   #current = {};
   #hits = [];
 
-  constructor({ href, explain }) {
-    Object.assign(this, { href, explain });
+  constructor({ href, explain, omitted }) {
+    Object.assign(this, { href, explain, omitted });
   }
 
   // `nearest`: no confident match, these come closest.
   show(hits, answer, { named = [], nearest = false }) {
     const words = (this.words = pattern(answer.query.text, ...answer.query.expanded_with));
-    this.#hits = hits;
+    this.#hits = [...hits];
     const judged = !nearest && hits.some((hit) => hit.verdict);
     const parts = judged
       ? SECTIONS.map(([verdict, title]) => [title, hits.filter((hit) => hit.verdict === verdict), verdict])
@@ -61,8 +61,13 @@ export class Results {
     const rows = [...groups].flatMap(([, group]) => {
       const items = group.map((hit, at) => this.#row(hit, words, group[at - 1]));
       const rest = items.slice(SHOWN_PER_DOCUMENT);
-      if (!rest.length) return items;
-      const more = row(make("button", { type: "button", class: "quiet more-here", click: () => more.replaceWith(...rest) }, `${rest.length} more here`));
+      const omitted = Math.max(...group.map((hit) => hit.more));
+      if (!rest.length && !omitted) return items;
+      const more = row(make("button", { type: "button", class: "quiet more-here", click: async () => {
+        const hits = omitted ? await this.omitted(group).catch(() => []) : [];
+        this.#hits.push(...hits);
+        more.replaceWith(...rest, ...hits.map((hit) => this.#row(hit, words, group.at(-1))));
+      } }, `${rest.length + omitted} more here`));
       return [...items.slice(0, SHOWN_PER_DOCUMENT), more];
     });
     return section(title, kind, rows, folded ? counted(hits.length, "passage") : "");
@@ -119,11 +124,10 @@ export class Results {
       make("li", {}, documentLink(this.href, nameOf(each), { lines: each.lines }, {}, each.title || each.path)))));
   }
 
-  #name(found) {
-    const name = nameOf(found);
-    return row(documentLink(this.href, name, {}, { class: "row" },
-      make("span", { class: "title" }, make("span", { class: "end" }, name.split("/").at(-1))),
-      make("span", { class: "place" }, path(name))));
+  #name({ ref, title }) {
+    return row(documentLink(this.href, ref, {}, { class: "row" },
+      make("span", { class: "title", dir: "auto" }, make("span", { class: "end" }, title || ref.split("/").at(-1))),
+      make("span", { class: "place" }, path(ref))));
   }
 
   // Marks the result that is open in the reader.

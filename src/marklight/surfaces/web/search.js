@@ -74,8 +74,8 @@ export class Search {
   }
 }
 
-// Only a short text without operators may be a part of a path.
-const isName = (text) => text.length > 1 && text.length < 60 && !/[":]/.test(text) && text.split(/\s+/).length < 4;
+// Only a short text without operators may be a part of a title or path.
+const isName = (text) => text.length > 1 && text.length < 60 && !/[":]/.test(text) && text.split(/\s+/).length < 6;
 
 function parameters(query) {
   const params = new URLSearchParams({ q: query.q });
