@@ -109,12 +109,16 @@ class MemoryDocuments:
     def find_by_words_of_name(self, text: str, limit: int) -> list[DocumentId]:
         name, ranks = normalize(text), dict[DocumentId, int]()
         for id, entry in self.state.entries.items():
-            titles = [each.title for each in title_entries_of(entry) if each.score == DOCUMENT_SCORE]
+            titles = [
+                each.title for each in title_entries_of(entry) if each.score == DOCUMENT_SCORE
+            ]
             for title in (*titles, id.path.lower()):
                 if name and all(word in title for word in name.split()):
                     rank = 0 if title.startswith(name) else 1 if f" {name}" in title else 2
                     ranks[id] = min(rank, ranks.get(id, rank))
-        return sorted(ranks, key=lambda id: (ranks[id], len(id.path), id))[: max(0, limit)]
+        return sorted(ranks, key=lambda found: (ranks[found], len(found.path), found))[
+            : max(0, limit)
+        ]
 
     def chunks(self, ids: Sequence[str]) -> list[Chunk]:
         known = {chunk.id: chunk for chunk in self.state.chunks()}

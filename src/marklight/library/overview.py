@@ -63,7 +63,9 @@ def names(library: Library, text: str) -> dict[str, Any]:
         ids = snapshot.documents.find_by_words_of_name(text, MAX_NAMES)
         documents = [document for id in ids if (document := snapshot.documents.get(id))]
     several = library.files.several
-    return {"documents": [{"ref": each.id.named(several), "title": each.title} for each in documents]}
+    return {
+        "documents": [{"ref": each.id.named(several), "title": each.title} for each in documents]
+    }
 
 
 def around(library: Library, ref: str) -> dict[str, Any]:

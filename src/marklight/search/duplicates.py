@@ -479,7 +479,8 @@ class PerDocument:
             (kept if counts[hit.chunk.document] <= self.max_passages else rest).append(hit)
         dropped = Counter(hit.chunk.document for hit in rest if verdict(hit) != "weak")
         passages = tuple(
-            replace(hit, more=more) if (more := dropped[hit.chunk.document]) else hit for hit in kept
+            replace(hit, more=more) if (more := dropped[hit.chunk.document]) else hit
+            for hit in kept
         )
         if rest and self.max_passages > 1 and len(kept) <= VISIBLE_HITS:
             return with_rare_term(tools.read(passages), tuple(rest), QueryTerms(query), tools)
