@@ -67,7 +67,7 @@ class Around(Neighbours):
     def find(self, keys: tuple[str, ...]) -> str | None:
         return next((self.targets[key] for key in keys if key in self.targets), None)
 
-    def image(self, target: str, *, wiki: bool) -> str | None:
+    def file(self, target: str, *, wiki: bool) -> str | None:
         return self.targets.get(f"image {target}")
 
     def embed(self, keys: tuple[str, ...]) -> Embed | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from urllib.parse import unquote
 
 from marklight.ingest.parse import Mention, Style, Title
@@ -33,6 +33,15 @@ IMAGE_TYPES = {
     "ico": "image/x-icon",
 }
 """File types of pictures that a browser shows, and their media types."""
+ATTACHMENT_TYPES = {
+    "pdf": "application/pdf",
+    "mp3": "audio/mpeg",
+    "m4a": "audio/mp4",
+    "ogg": "audio/ogg",
+    "wav": "audio/wav",
+    "flac": "audio/flac",
+}
+"""File types that a page links to, and their media types."""
 _MEDIA = frozenset(
     "png jpg jpeg gif svg webp bmp ico avif tif tiff pdf mp3 mp4 m4a wav ogg flac mov mkv webm zip "
     "canvas base excalidraw".split()
@@ -99,14 +108,22 @@ def keys_for(target: str, source: DocumentId, style: Style = Style.MARKDOWN) -> 
 
 def is_media(target: str) -> bool:
     """Return true if a wikilink names a picture or another media file, not a note."""
-    extension = _EXTENSION.search(_fold(target))
-    return extension is not None and extension[1] in _MEDIA
+    return _has_type(target, _MEDIA)
 
 
 def is_image(target: str) -> bool:
     """Return true if a target names a picture that a browser can show."""
+    return _has_type(target, IMAGE_TYPES)
+
+
+def is_attachment(target: str) -> bool:
+    """Return true if a target names a PDF or an audio file."""
+    return _has_type(target, ATTACHMENT_TYPES)
+
+
+def _has_type(target: str, types: Container[str]) -> bool:
     extension = _EXTENSION.search(_fold(target))
-    return extension is not None and extension[1] in IMAGE_TYPES
+    return extension is not None and extension[1] in types
 
 
 def links_for(

@@ -39,7 +39,7 @@ from marklight.settings import Settings
 if TYPE_CHECKING:
     from marklight.engines import ServerSettings
     from marklight.ingest.git import Repository
-    from marklight.library.images import ImageNames
+    from marklight.library.media import MediaNames
     from marklight.library.shared_index import SharedIndex
     from marklight.library.watching import Watcher
     from marklight.model import Vector
@@ -134,11 +134,11 @@ class Library(Operations):
         return CollectionFiles(self.collections, self.address.is_server)
 
     @once
-    def image_names(self) -> ImageNames:
+    def media_names(self) -> MediaNames:
         """Return the image files of the collections, for embeds that name no folder."""
-        from marklight.library.images import ImageNames
+        from marklight.library.media import MediaNames
 
-        return ImageNames()
+        return MediaNames()
 
     @once
     def scope(self) -> tuple[tuple[str, str], ...]:

@@ -137,7 +137,7 @@ def outline(library: Library, ref: str, near: Path | None, progress: Progress) -
 def page(library: Library, ref: str, line: int, near: Path | None, progress: Progress) -> Page:
     """Return a document as safe HTML; of a very long one the part around a line."""
     from marklight.ingest.render import render
-    from marklight.library.images import LibraryNeighbours
+    from marklight.library.media import LibraryNeighbours
 
     several = library.files.several
     with open_document(library, ref, near, progress) as opened:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from marklight.library import images
+from marklight.library import media
 from tests.making import write
 from tests.surfaces.http.serving import Served, serving
 
@@ -37,6 +37,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     )
     (folder / "img").mkdir()
     (folder / "img" / "a.png").write_bytes(PNG)
+    (folder / "img" / "paper.pdf").write_bytes(b"%PDF")
+    (root / "outside.pdf").write_bytes(b"%PDF")
+    (folder / "link.pdf").symlink_to(root / "outside.pdf")
     (folder / "x" / "y").mkdir(parents=True)
     (folder / "x" / "y" / "deep.png").write_bytes(PNG)
     (folder / "b c.svg").write_bytes(SVG)
@@ -44,7 +47,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     (folder / "secret.txt").write_text("secret")
     (folder / "folder.png").mkdir()
     (folder / "large.png").write_bytes(PNG)
-    os.truncate(folder / "large.png", images.MAX_BYTES + 1)
+    os.truncate(folder / "large.png", media.MAX_BYTES + 1)
     os.mkfifo(folder / "pipe.png")
     (root / "outside.png").write_bytes(PNG)
     (folder / "link.png").symlink_to(root / "outside.png")
@@ -62,6 +65,17 @@ def test_an_image_of_the_collection_is_served_with_its_type_and_version(served: 
         "GET", "/api/files/img/a.png", headers={"If-None-Match": response.headers["etag"]}
     )
     assert (again.status, again.body) == (304, b"")
+
+
+def test_a_pdf_is_downloaded_and_nothing_else_is_an_attachment(served: Served) -> None:
+    response = served.get("/api/attachments/img/paper.pdf")
+    assert (response.status, response.body) == (200, b"%PDF")
+    assert response.headers["content-type"] == "application/pdf"
+    assert response.headers["content-disposition"] == "attachment"
+    assert response.headers["x-content-type-options"] == "nosniff"
+    for path in ("img/a.png", "a.md", "../outside.pdf", "link.pdf", "img/missing.pdf"):
+        assert served.get(f"/api/attachments/{path}").status == 404
+    assert served.get("/api/files/img/paper.pdf").status == 404
 
 
 def test_an_svg_is_sandboxed(served: Served) -> None:

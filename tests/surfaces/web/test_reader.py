@@ -15,11 +15,12 @@ from tests.surfaces.http.serving import Served, serving
 from tests.surfaces.http.test_page import PNG, SVG
 from tests.surfaces.web.browsing import visiting
 
+PDF = b"%PDF-1.4"
 MATCHES = """name => [...(CSS.highlights.get(name) ?? [])].map(range => range.toString())"""
 FEATURES = {
     "a.md": (
         "---\ntags: [x]\nauthor: Ada\n---\n# A\n\n> [!warning]- Careful\n> Hidden heron.\n>\n> > [!tip] Inner\n> > Nested.\n\n"
-        "![[pic.png|50]] ![[i.svg#icon]] ![far](https://outside.invalid/x.png) ![[gone.png]] ![[paper.pdf]]\n\n"
+        "![[pic.png|50]] ![[i.svg#icon]] ![far](https://outside.invalid/x.png) ![[gone.png]] ![[paper.pdf]] ![A talk](talk.mp3) [the paper](files/paper.pdf)\n\n"
         "![[b#Part]]\n\nA note[^1], $a^2$ and ==marked==. %%secret%%\n\n[^1]: The footnote.\n\n"
         "```python\ndef f(): return 'a'\n```\n\n```mermaid\ngraph TD\n```\n\n/// tip | Boxed\n\nInside.\n\n///\n\n"
         "- [ ] open\n- [x] done\n\n" + "Filler paragraph.\n\n" * 60 + "## End\n\nThe end.\n"
@@ -35,6 +36,8 @@ def features(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     (folder / "files").mkdir()
     (folder / "files" / "pic.png").write_bytes(PNG)
     (folder / "files" / "i.svg").write_bytes(SVG)
+    (folder / "files" / "paper.pdf").write_bytes(PDF)
+    (folder / "files" / "talk.mp3").write_bytes(b"ID3")
     with serving(folder, terminal={"link": "vscode"}) as each:
         yield each
 
@@ -175,9 +178,10 @@ def test_notes_look_as_in_their_editor(document: Page) -> None:
     assert text.locator("img[data-icon]").evaluate("image => image.height") < 24
     far = text.get_by_role("link", name="Image on outside.invalid")
     expect(far).to_have_attribute("href", "https://outside.invalid/x.png")
-    expect(text.locator("a.file")).to_have_attribute(
-        "href", re.compile("^vscode://file/.*paper.pdf:1$")
-    )
+    expect(text.locator("a.file")).to_have_text(["pdf paper.pdf", "mp3 A talk", "pdf the paper"])
+    with document.expect_download() as download:
+        text.locator("a.file").first.click()
+    assert download.value.path().read_bytes() == PDF
     expect(text.locator("[data-embed]")).to_contain_text("Embedded text.")
     expect(text.locator("[data-embed]")).not_to_contain_text("Not embedded.")
     expect(text.locator("math")).to_have_count(1)

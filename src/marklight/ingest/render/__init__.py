@@ -23,7 +23,7 @@ from markdown_it.utils import OptionsDict
 
 from marklight.formatting import visible
 from marklight.ingest import frontmatter
-from marklight.ingest.links import is_image, is_media, keys_for, wiki_parts
+from marklight.ingest.links import is_attachment, is_image, is_media, keys_for, wiki_parts
 from marklight.ingest.parse import ParsedText, Style, parser
 from marklight.ingest.parse.inline import CUSTOM_ANCHOR, too_costly
 from marklight.ingest.parse.markdown import blocks, code_language
@@ -44,6 +44,8 @@ MAX_GENERATED_CHARS = 200_000
 """Characters of code and formulas of a document that are converted; the rest is plain."""
 IMAGES = "/api/files/"
 """Prefix of the addresses of images."""
+ATTACHMENTS = "/api/attachments/"
+"""Prefix of the addresses of PDFs and audio files."""
 _TASK = re.compile(r"\[([ xX])\]\s")
 _SIZE = re.compile(r"(\d{1,4})(?:x(\d{1,4}))?")
 _LENGTH = re.compile(r"\d{1,4}(?:px|%)?")
@@ -61,14 +63,14 @@ class Embed(NamedTuple):
 
 
 class Neighbours:
-    """Resolve references of a document to other documents and images. By default none is resolved."""
+    """Resolve references of a document to other documents and to files. By default none is resolved."""
 
     def find(self, keys: tuple[str, ...]) -> str | None:
         """Return the name of the document that a link with these keys leads to; None if there is none."""
         return None
 
-    def image(self, target: str, *, wiki: bool) -> str | None:
-        """Return the name of an image file for a target as written; None if there is none."""
+    def file(self, target: str, *, wiki: bool) -> str | None:
+        """Return the name of an image or attachment for a target as written; None if there is none."""
         return None
 
     def embed(self, keys: tuple[str, ...]) -> Embed | None:
@@ -234,11 +236,14 @@ class _Writer:
         """Return an image of the collection; a box for one that is missing or on another machine."""
         source, alt = attributes.get("src", "").strip(), attributes.get("alt", "")
         target, _, fragment = source.partition("#")
-        alt = alt or unquote(target).rpartition("/")[2]
+        file = unquote(target).rpartition("/")[2]
+        alt = alt or (file if is_media(file) else "")  # other addresses are no names
         host = _host(source)
         if host is not None:
             return f'<span data-image="{escape(host)}" data-src="{escape(source)}">{escape(alt)}</span>'
-        name = self.library.image(target, wiki=wiki) if target else None
+        if is_attachment(target):
+            return self.attachment(target, alt, wiki=wiki)
+        name = self.library.file(target, wiki=wiki) if target else None
         if name is None:
             return f'<span data-image="">{escape(alt)}</span>'
         size = "".join(
@@ -251,6 +256,16 @@ class _Writer:
         address = escape(f"./{self._secret}{name}")
         return f'<img src="{address}" alt="{escape(alt)}"{size}{icon}{title}>'
 
+    def attachment(self, target: str, label: str, *, wiki: bool) -> str:
+        """Return a labelled link to a PDF or an audio file; a label alone for one that is missing."""
+        name = self.library.file(target, wiki=wiki)
+        kind = escape(target.rpartition(".")[2].lower())
+        if name is None:
+            return f'<span data-file="{kind}">{escape(label)}</span>'
+        return (
+            f'<a href="{escape(f"./{self._secret}{name}")}" data-file="{kind}">{escape(label)}</a>'
+        )
+
     def wikilink(self, target: str, label: str, embeds: bool, block: bool) -> str:
         """Return a link, an image, a labelled file, or an embedded document."""
         file, _, _ = target.partition("#")
@@ -260,9 +275,8 @@ class _Writer:
             if size:
                 given |= {"width": size[1], "height": size[2] or ""}
             return self.image(given, wiki=True)
-        if embeds and is_media(file):
-            kind = file.rpartition(".")[2].lower()
-            return f'<span data-file="{escape(kind)}">{escape(label)}</span>'
+        if (embeds and is_media(file)) or is_attachment(file):
+            return self.attachment(file, label, wiki=True)
         if embeds and block and not self.embedded and self._embeds < MAX_EMBEDS:
             self._embeds += 1
             if html := self._embed(target):
@@ -292,7 +306,7 @@ class _Writer:
     def _resolve(self, address: str) -> str | None:
         """Return the address of a document or an image for one without a scheme; None if it leads to none."""
         if address.startswith(f"./{self._secret}"):
-            return IMAGES + quote(address[2 + len(self._secret) :])
+            return _file_address(address[2 + len(self._secret) :])
         if address.startswith(_WIKI):
             style = Style.WIKI
             target, fragment = wiki_parts(address.removeprefix(_WIKI))
@@ -305,8 +319,8 @@ class _Writer:
         )
         if document is not None:
             return f"{SCHEME}:{quote(document)}" + (f"#{quote(fragment)}" if fragment else "")
-        image = self.library.image(target, wiki=style is Style.WIKI) if is_image(target) else None
-        return IMAGES + quote(image) if image is not None else None
+        file = self.library.file(target, wiki=style is Style.WIKI)
+        return _file_address(file) if file is not None else None
 
     def _set_attributes(self, token: Token) -> None:
         if token.map is None or token.nesting < 0 or token.type == "inline" or self.embedded:
@@ -333,6 +347,10 @@ class _Writer:
                 opened.tag = tokens[index + 1].tag = "div"
                 opened.hidden = tokens[index + 1].hidden = False
                 opened.attrSet("data-embed", "")
+
+
+def _file_address(name: str) -> str:
+    return (ATTACHMENTS if is_attachment(name) else IMAGES) + quote(name)
 
 
 def _host(address: str) -> str | None:

@@ -25,7 +25,7 @@ WriteImage = Callable[[dict[str, str]], str]
 
 _ATTRIBUTES = {
     "*": {"id", "title", "lang", "dir", "data-lines", "data-plain"},
-    "a": {"href"},
+    "a": {"href", "data-file"},
     "img": {"alt", "src", "width", "height", "data-icon"},
     "ol": {"start"},
     "li": {"data-task"},

@@ -34,7 +34,6 @@ HEALTH = object_schema(
     title="Health",
 )
 BINARY = {"type": "string", "format": "binary"}
-IMAGE = "application/octet-stream"
 """Declared type of images: client generators do not accept `image/*`."""
 STATUS_DESCRIPTIONS = {
     "400": "The request is malformed.",
@@ -102,7 +101,8 @@ class Description:
         paths: Schema = {
             "/health": {"get": {**self._get("Health", HEALTH), "security": []}},
             "/openapi.json": {"get": self._get("Description", OBJECT, statuses=("503",))},
-            "/api/files/{path}": {"get": self._image()},
+            "/api/files/{path}": {"get": self._file("Image")},
+            "/api/attachments/{path}": {"get": self._file("Attachment")},
         }
         for endpoint in routes.ENDPOINTS:
             paths[endpoint.path] = self._path_item(endpoint)
@@ -122,10 +122,10 @@ class Description:
             del description["paths"]["/health"]["get"]["responses"]["401"]
         return description
 
-    def _image(self) -> Schema:
+    def _file(self, summary: str) -> Schema:
         parameters = self._parameters([routes.DOCUMENT_PATH], "path")
-        item = self._get("Image", BINARY, parameters, ("404", "503"), IMAGE)
-        item["responses"]["304"] = {"description": "The image has not changed."}
+        item = self._get(summary, BINARY, parameters, ("404", "503"), "application/octet-stream")
+        item["responses"]["304"] = {"description": "The file has not changed."}
         return item
 
     def _path_item(self, endpoint: Endpoint) -> Schema:

@@ -1,4 +1,4 @@
-"""Routes for the web page: its static files, images of collections, and the stream of changes.
+"""Routes for the web page: its static files, images and attachments of collections, and the stream of changes.
 
 Static files are read and compressed once: no request names a file on the disk. An image is opened by the library, which
 refuses everything but image files inside a collection.
@@ -14,7 +14,7 @@ from functools import partial
 from hashlib import blake2b
 from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import anyio
 from starlette.middleware.gzip import GZipMiddleware
@@ -32,6 +32,9 @@ from marklight.surfaces.http.errors import error_body, json_response
 from marklight.surfaces.http.execution import event
 from marklight.surfaces.http.routes import parse_path, parse_query
 
+if TYPE_CHECKING:
+    from marklight.library.media import MediaFile
+
 WEB_FOLDER = Path(__file__).parent.parent / "web"
 INDEX_PAGE = "index.html"
 MEDIA_TYPES = {
@@ -48,11 +51,17 @@ PAGE_HEADERS = {
     "cache-control": "no-cache",
     "vary": "accept-encoding",
 }
-IMAGE_HEADERS = {
+IMAGES = "/api/files/"
+_SANDBOX = {
     # Scripts and requests of an SVG are blocked, also if it is opened by itself.
     "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox",
     "cache-control": "no-cache",
 }
+MEDIA_HEADERS = {
+    IMAGES: _SANDBOX,
+    "/api/attachments/": {**_SANDBOX, "content-disposition": "attachment"},
+}
+"""Prefixes of the addresses of images, and of PDFs and audio files, with the headers of their responses."""
 TICK_SECONDS = 1.0
 """Time between two checks of the indexing progress."""
 HEARTBEAT_TICKS = 15
@@ -93,7 +102,10 @@ def page_routes(host: LibraryHost) -> list[BaseRoute]:
     return [
         Route("/", serve),
         Route("/page/{name}", serve),
-        Route("/api/files/{path:path}", partial(image, host=host)),
+        *(
+            Route(f"{prefix}{{path:path}}", partial(media_file, host=host, prefix=prefix))
+            for prefix in MEDIA_HEADERS
+        ),
         Route("/api/events", partial(changes, host=host)),
         Route("/api/around/{path:path}", partial(neighbourhood, host=host)),
         Route("/api/names", partial(names, host=host)),
@@ -105,18 +117,18 @@ def _static_file(content: bytes) -> _File:
     return _File(content, gzip.compress(content, 9, mtime=0), etag)
 
 
-async def image(request: Request, host: LibraryHost) -> Response:
-    """Return an image file of a collection."""
+async def media_file(request: Request, host: LibraryHost, prefix: str) -> Response:
+    """Return an image of a collection, or an attachment, which a browser downloads instead of opening it in the page's origin."""
     parse_query(request, ())
-    name = parse_path(request, "/api/files/")
+    name = parse_path(request, prefix)
 
-    def work(library: Library, **_: Any) -> Any:
-        from marklight.library.images import read_image
+    def work(library: Library, **_: Any) -> MediaFile:
+        from marklight.library.media import read_media
 
-        return read_image(library, name)
+        return read_media(library, name, "image" if prefix == IMAGES else "attachment")
 
     found = await host.run(work)
-    headers = {**IMAGE_HEADERS, "etag": f'"{found.version}"'}
+    headers = {**MEDIA_HEADERS[prefix], "etag": f'"{found.version}"'}
     if headers["etag"] in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
     return Response(found.content, headers=headers, media_type=found.media_type)

@@ -166,18 +166,13 @@ export class Reader {
     byId("place").replaceChildren(make("span", { class: "path", title: open }, open), lines ? make("span", { class: "line" }, `:${lineText(lines)}`) : "");
   }
 
-  // Links to the editor: for the document, and for files that the page does not show.
+  // The link that opens the document in the editor.
   showEditor() {
     if (!this.#state) return;
     const { open, lines } = this.#state;
     const address = this.editor(open, lines?.[0] ?? 1);
     byId("edit").hidden = !address;
     byId("edit").href = address || "";
-    if (!address) return;
-    const folder = open.slice(0, open.lastIndexOf("/") + 1);
-    for (const file of this.#root.querySelectorAll("span.file")) {
-      file.replaceWith(make("a", { class: "file", href: this.editor(folder + file.lastChild.textContent.trim(), 1) }, ...file.childNodes));
-    }
   }
 
   // Marks the blocks of the passage; returns where to scroll to.
@@ -368,6 +363,9 @@ function adaptLink(link, href) {
     link.dataset.open = path;
     if (fragment) link.dataset.at = fragment;
     link.setAttribute("href", href({ open: path, at: fragment }));
+  } else if (address.startsWith("/api/attachments/")) {
+    link.removeAttribute("target");
+    link.dataset.file ??= address.split(".").at(-1).toLowerCase();
   } else if (!address.startsWith("/api/files/")) {
     link.classList.add("outside");
   }

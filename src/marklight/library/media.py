@@ -1,4 +1,4 @@
-"""Images beside the documents of a collection: find them for a page, and read one within limits.
+"""Images and attachments beside the documents of a collection: find them for a page, and read one within limits.
 
 A path is opened folder by folder without following symbolic links, so that no name leads out of the collection.
 """
@@ -11,11 +11,11 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 from urllib.parse import unquote
 
 from marklight.errors import NotFound, UsageError
-from marklight.ingest.links import IMAGE_TYPES, is_image
+from marklight.ingest.links import ATTACHMENT_TYPES, IMAGE_TYPES, is_attachment, is_image
 from marklight.ingest.render import Embed, Neighbours
 from marklight.model import DocumentId
 from marklight.platforms import BINARY, DIRECTORY, HAS_DIR_FD, NOFOLLOW, NONBLOCK
@@ -26,53 +26,60 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 20_000_000
 """A larger file is no picture for a page."""
+MAX_ATTACHMENT_BYTES = 100_000_000
+"""A file is in memory while it is sent."""
+_KINDS = {
+    "image": (IMAGE_TYPES, MAX_BYTES),
+    "attachment": (ATTACHMENT_TYPES, MAX_ATTACHMENT_BYTES),
+}
 _MAX_FILES = 50_000
-"""Files of a collection that are listed to find an image by its name."""
+"""Files of a collection that are listed to find one by its name."""
 _LISTED_SECONDS = 20.0
-"""Time until the images of a collection are listed again."""
+"""Time until the files of a collection are listed again."""
 
 
-class Image(NamedTuple):
-    """The bytes of an image, its media type and its version."""
+class MediaFile(NamedTuple):
+    """The bytes of an image or attachment, its media type and its version."""
 
     content: bytes
     media_type: str
     version: str
 
 
-def read_image(library: Library, name: str) -> Image:
-    """Return an image file of a collection by its name on pages; raise NotFound for everything else."""
-    id = _image_id(library, name)
-    media_type = IMAGE_TYPES.get(id.path.rpartition(".")[2].lower())
+def read_media(library: Library, name: str, kind: Literal["image", "attachment"]) -> MediaFile:
+    """Return an image, or a PDF or audio file, of a collection by its name on pages; raise NotFound for everything else."""
+    types, max_bytes = _KINDS[kind]
+    id = _file_id(library, name, kind)
+    media_type = types.get(id.path.rpartition(".")[2].lower())
     parts = id.path.split("/")
     hidden = any(
         part.startswith(".") or not part or set(part) & {"\\", ":", "\0"} for part in parts
     )
-    if media_type is None or hidden or not is_image(id.path):
-        raise NotFound("No such image", "Only image files inside a collection are served")
+    if media_type is None or hidden:
+        raise NotFound(f"No such {kind}", f"Only {kind} files inside a collection are served")
     try:
         handle = _open(library.collections[id.collection], parts)
     except (OSError, ValueError):
-        raise NotFound("No such image") from None
+        raise NotFound(f"No such {kind}") from None
     try:
         state = os.fstat(handle)
         if not stat.S_ISREG(state.st_mode):
-            raise NotFound("No such image")
-        if state.st_size > MAX_BYTES:
-            raise UsageError(f"The image is larger than {MAX_BYTES // 1_000_000} MB")
+            raise NotFound(f"No such {kind}")
+        if state.st_size > max_bytes:
+            raise UsageError(f"The {kind} is larger than {max_bytes // 1_000_000} MB")
         with open(handle, "rb", closefd=False) as file:
-            content = file.read(MAX_BYTES)
+            content = file.read(max_bytes)
     finally:
         os.close(handle)
-    return Image(content, media_type, f"{state.st_mtime_ns:x}-{state.st_size:x}")
+    return MediaFile(content, media_type, f"{state.st_mtime_ns:x}-{state.st_size:x}")
 
 
-def _image_id(library: Library, name: str) -> DocumentId:
+def _file_id(library: Library, name: str, kind: str) -> DocumentId:
     if not library.files.several:
         return DocumentId(next(iter(library.collections)), name)
     collection, _, path = name.partition("/")
     if collection not in library.collections:
-        raise NotFound("No such image")
+        raise NotFound(f"No such {kind}")
     return DocumentId(collection, path)
 
 
@@ -97,22 +104,22 @@ def _open(root: Path, parts: list[str]) -> int:
         os.close(folder)
 
 
-class ImageNames:
-    """The image files of a collection by name, listed at most every few seconds."""
+class MediaNames:
+    """The images and attachments of a collection by name, listed at most every few seconds."""
 
     def __init__(self) -> None:
         self._listed: dict[str, tuple[float, Mapping[str, str]]] = {}
 
     def find(self, collection: str, root: Path, name: str) -> str | None:
-        """Return the path of the image with this file name, or this end of a path; the shortest if there are several."""
+        """Return the path of the file with this name, or this end of a path; the shortest if there are several."""
         listed = self._listed.get(collection)
         if listed is None or time.monotonic() - listed[0] > _LISTED_SECONDS:
-            listed = time.monotonic(), _image_paths(root)
+            listed = time.monotonic(), _media_paths(root)
             self._listed[collection] = listed
         return listed[1].get(name.lower())
 
 
-def _image_paths(root: Path) -> Mapping[str, str]:
+def _media_paths(root: Path) -> Mapping[str, str]:
     paths: list[str] = []
     seen = 0
     for folder, folders, files in os.walk(root):
@@ -121,7 +128,7 @@ def _image_paths(root: Path) -> Mapping[str, str]:
         ]
         inside = os.path.relpath(folder, root).replace(os.sep, "/")
         prefix = "" if inside == "." else f"{inside}/"
-        paths += [prefix + name for name in files if is_image(name) and not name.startswith(".")]
+        paths += [prefix + name for name in files if _is_shown(name) and not name.startswith(".")]
         seen += len(files) + len(folders)
         if seen > _MAX_FILES:
             break
@@ -133,8 +140,12 @@ def _image_paths(root: Path) -> Mapping[str, str]:
     return ends
 
 
+def _is_shown(name: str) -> bool:
+    return is_image(name) or is_attachment(name)
+
+
 class LibraryNeighbours(Neighbours):
-    """The documents and images that a document of a library may refer to."""
+    """The documents, images and attachments that a document of a library may refer to."""
 
     def __init__(self, library: Library, snapshot: Snapshot, id: DocumentId) -> None:
         self._library, self._snapshot, self._id = library, snapshot, id
@@ -156,10 +167,10 @@ class LibraryNeighbours(Neighbours):
         inner = LibraryNeighbours(self._library, self._snapshot, id)
         return Embed(document, self._names[keys], inner)
 
-    def image(self, target: str, *, wiki: bool) -> str | None:
-        """Return the name of an image: relative to the document, to the collection, or by its file name."""
+    def file(self, target: str, *, wiki: bool) -> str | None:
+        """Return the name of an image or attachment: relative to the document, to the collection, or by its file name."""
         name = target if wiki else unquote(target.partition("?")[0])
-        if not is_image(name):
+        if not _is_shown(name):
             return None
         root = self._library.collections[self._id.collection]
         name = name.replace("\\", "/")
@@ -173,7 +184,7 @@ class LibraryNeighbours(Neighbours):
             path = _normal(candidate)
             if path and _is_file(root, path):
                 return DocumentId(self._id.collection, path).named(self._library.files.several)
-        found = self._library.image_names.find(self._id.collection, root, _normal(rooted) or rooted)
+        found = self._library.media_names.find(self._id.collection, root, _normal(rooted) or rooted)
         return (
             DocumentId(self._id.collection, found).named(self._library.files.several)
             if found
