@@ -74,7 +74,8 @@ def is_commit(args: object) -> bool:
 
 CRITICAL_POINTS = {
     "before passages are added": (lexical_writer, "add", killing(before=True)),
-    "after the lexical index is committed": (lexical_writer, "add", killing(before=False)),
+    "while the lexical index is committed": (lexical_writer, "add", killing(before=False)),
+    "after the lexical index is committed": (lexical_writer, "make_private", killing(before=True)),
     "after the vector file is written": (vector_files.VectorFile, "append", killing(before=False)),
     "before the tables are committed": (session.SqliteSession, "run", killing(True, is_commit)),
     "after the tables are committed": (session.SqliteSession, "run", killing(False, is_commit)),

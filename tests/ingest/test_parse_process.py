@@ -65,14 +65,14 @@ def test_a_process_that_fails_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = indexed(vault(tmp_path / "a"))
-    receive = parse_process._Process.receive
+    receive = parse_process.ParseProcess.receive
 
-    def killed(process: parse_process._Process) -> Any:
+    def killed(process: parse_process.ParseProcess) -> Any:
         STARTED[-1].kill()
         STARTED[-1].wait()
         return receive(process)
 
-    monkeypatch.setattr(parse_process._Process, "receive", killed)
+    monkeypatch.setattr(parse_process.ParseProcess, "receive", killed)
     assert indexed(vault(tmp_path / "b")) == expected
 
 
@@ -90,8 +90,8 @@ def test_an_interrupted_run_ends_the_process(tmp_path: Path) -> None:
 
 
 def test_the_process_ends_with_its_input() -> None:
-    reader: Any = None
-    process = parse_process._Process(reader)
+    process = parse_process.ParseProcess()
+    process.send(None)
     assert process._process
     assert process._process.stdin
     process._process.stdin.close()

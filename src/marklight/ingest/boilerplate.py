@@ -188,7 +188,6 @@ class Forecast:
 
     def __init__(self, minimum: int, total_bytes: int, of_all: bool) -> None:
         size = 1 << min(24, max(16, (total_bytes // 4).bit_length()))
-        self.total_bytes = total_bytes
         self._minimum = min(minimum, 255)
         self._mask = size - 1
         self._counts = bytearray(size)

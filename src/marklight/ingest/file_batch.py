@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 
 from marklight.errors import Refused
@@ -77,6 +77,13 @@ class FileBatch:
     """Documents with the same text that another recipe parsed or chunked."""
     failures: list[Failure] = field(default_factory=list)
     removed: list[DocumentId] = field(default_factory=list)
+
+    def joined(self, parts: Iterable[FileBatch]) -> FileBatch:
+        """Return this batch with the documents of others added, whose files are part of it."""
+        for part in parts:
+            for name in ("parsed", "entries", "touched", "outdated", "failures", "removed"):
+                getattr(self, name).extend(getattr(part, name))
+        return self
 
     def read(self, scanned: ScannedFile, *, rebuild: bool) -> None:
         """Read and parse one file."""

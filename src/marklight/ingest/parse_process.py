@@ -1,6 +1,6 @@
-"""Parse ahead in a second process: it reads, parses and chunks the next batches of files while this one commits the last.
+"""Parse ahead in a second process: it reads, parses and chunks parts of the next batches while this one commits the last.
 
-Where it is slower, this process parses a batch itself, so that two cores are busy. One process is enough: commits take
+Both take the next part when they are free, so that two cores are busy to the end. One process is enough: commits take
 nearly as long as parsing. It is started with pipes and not by `multiprocessing`, which would run the script of a user
 of the library again. It ends with its input, so also when this process is killed.
 """
@@ -10,22 +10,22 @@ from __future__ import annotations
 import gc
 import os
 import pickle
-import select
 import signal
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import replace
 from itertools import islice
 from queue import SimpleQueue
-from threading import Thread
-from typing import IO, Any
+from threading import Lock, Thread
+from typing import IO, Any, NamedTuple
 
 from marklight.ingest.boilerplate import Estimate
 from marklight.ingest.discover import ScannedFile
-from marklight.ingest.file_batch import FileBatch
+from marklight.ingest.file_batch import BATCH_BYTES, FileBatch
 from marklight.ingest.recipe import Chunker
 from marklight.lazy import dataclass
 from marklight.levels import entry_levels
@@ -34,8 +34,12 @@ from marklight.text.analyzer import vocabulary_terms
 
 _PROGRAM = (sys.executable, "-P", "-c", "from marklight.ingest.parse_process import main; main()")
 
-_SENT_AHEAD = 2
-"""Batches that the process has: one that it parses, and one that waits, so that it need not wait for a commit."""
+PART_BYTES, MIN_FILE_BYTES = 64_000, 1_000
+"""Text of a part, some 25 ms of work, and the size that a small file counts as: reading it takes time too."""
+_PARTS_AHEAD = BATCH_BYTES // PART_BYTES
+"""Parts that are read ahead: as many as the process needs during a commit."""
+_PIPE_BYTES = 1 << 20
+"""Size of the pipes, where it can be set: a part with its passages, so that the process need not wait until it is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,40 +78,68 @@ class BatchReader:
         )
 
 
-def read_ahead(
-    batches: Iterator[list[ScannedFile]], reader: BatchReader
-) -> Iterator[tuple[list[ScannedFile], FileBatch]]:
-    """Yield batches of files with their documents, in order; others are parsed meanwhile.
+class _Part(NamedTuple):
+    """Some files of a batch, and the process's result for them."""
 
-    Without a second core, and if the process fails, all batches are parsed here.
+    files: list[ScannedFile]
+    result: Future[FileBatch | None]
+    batch: list[ScannedFile]
+    """All files of the batch, in its last part."""
+
+
+def _parts(
+    batches: Iterable[list[ScannedFile]],
+) -> Iterator[tuple[list[ScannedFile], list[ScannedFile]]]:
+    """Yield the parts of batches, the last one of each with all files of the batch."""
+    for batch in batches:
+        first, size = 0, 0
+        for index, scanned in enumerate(batch, 1):
+            size += max(MIN_FILE_BYTES, scanned.file.size)
+            if index == len(batch) or size >= PART_BYTES:
+                yield batch[first:index], batch if index == len(batch) else []
+                first, size = index, 0
+
+
+def read_ahead(
+    batches: Iterable[list[ScannedFile]], reader: BatchReader, process: ParseProcess
+) -> Iterator[tuple[list[ScannedFile], FileBatch]]:
+    """Yield batches of files with their documents, in order; parts of others are read meanwhile.
+
+    Without a second core, and if the process fails, all parts are read here.
     """
-    ahead: deque[tuple[list[ScannedFile], FileBatch | None]] = deque()
-    batch: FileBatch | None
-    with closing(_Process(replace(reader, empty=reader.select(())))) as process:
+    process.send(replace(reader, empty=reader.select(())))
+    parts, ahead, read = _parts(batches), deque[_Part](), list[FileBatch]()
+    # Two threads: the process has a part that it reads, and one that waits.
+    with ThreadPoolExecutor(2) as pool, closing(process):
         while True:
-            sent = sum(batch is None for _, batch in ahead)
-            for files in islice(batches, _SENT_AHEAD - sent):
-                process.send((files, reader.select(files)))
-                ahead.append((files, None))
+            for files, batch in islice(parts, _PARTS_AHEAD - len(ahead)):
+                result = pool.submit(process.read, (files, reader.select(files)))
+                ahead.append(_Part(files, result, batch))
             if not ahead:
                 return
-            files, batch = ahead[0]
-            all_sent = all(batch is None for _, batch in ahead)
-            if all_sent and not process.has_result() and (other := next(batches, None)):
-                ahead.append((other, reader(other)))
+            if not ahead[0].result.done() and (free := _first_free(ahead)) is not None:
+                done = Future[FileBatch | None]()
+                done.set_result(reader(ahead[free].files))
+                ahead[free] = ahead[free]._replace(result=done)
                 continue
-            ahead.popleft()
-            if batch is None:
-                batch = process.receive() or reader(files)
-            yield files, batch
-            batch = None  # freed before the next one is received
+            part = ahead.popleft()
+            read.append(part.result.result() or reader(part.files))
+            if part.batch:
+                yield part.batch, reader.select(part.batch).joined(read)
+                read.clear()
 
 
-class _Process:
+def _first_free(ahead: Iterable[_Part]) -> int | None:
+    """Return the first part that the process has not begun with, and take it from the process."""
+    return next((index for index, part in enumerate(ahead) if part.result.cancel()), None)
+
+
+class ParseProcess:
     """The other process; after a failure, or on one core, nothing is sent and received."""
 
-    def __init__(self, reader: BatchReader) -> None:
+    def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
+        self._sending, self._receiving = Lock(), Lock()
         if (os.cpu_count() or 1) > 1:
             with suppress(OSError):
                 self._process = subprocess.Popen(
@@ -115,11 +147,22 @@ class _Process:
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.DEVNULL,
+                    pipesize=_PIPE_BYTES,
                     creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
                 )
-        self.send(reader)
+
+    def read(self, request: tuple[Sequence[ScannedFile], FileBatch]) -> FileBatch | None:
+        """Return the result of a request; requests of several threads are answered in order."""
+        with self._sending:
+            self.send(request)
+            self._receiving.acquire()
+        try:
+            return self.receive()
+        finally:
+            self._receiving.release()
 
     def send(self, value: object) -> None:
+        """Write a value, which the process reads as soon as it has started."""
         if self._process and self._process.stdin:
             try:
                 pickle.dump(value, self._process.stdin, pickle.HIGHEST_PROTOCOL)
@@ -127,22 +170,18 @@ class _Process:
             except OSError:
                 self.close()
 
-    def has_result(self) -> bool:
-        """Return true if `receive` would not wait long, or if that cannot be found out, as with pipes of Windows."""
-        if not self._process or not self._process.stdout or os.name == "nt":
-            return True
-        return bool(select.select([self._process.stdout], [], [], 0)[0])
-
     def receive(self) -> FileBatch | None:
+        """Return the next result; None after a failure."""
         if self._process and self._process.stdout:
             try:
                 batch: FileBatch = pickle.load(self._process.stdout)
                 return batch
-            except (OSError, EOFError, pickle.UnpicklingError):
+            except (OSError, EOFError, ValueError, pickle.UnpicklingError):
                 self.close()
         return None
 
     def close(self) -> None:
+        """End the process."""
         process, self._process = self._process, None
         if process:
             with suppress(OSError), process:  # closes the pipes and waits for its end

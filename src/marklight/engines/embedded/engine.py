@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import field
 from pathlib import Path
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from marklight.engines.embedded.lexical_search import EmbeddedLexical
     from marklight.engines.embedded.vector_search import EmbeddedContents, EmbeddedVectors
     from marklight.engines.relational import Row
-    from marklight.engines.relational.write import ChangedRows
+    from marklight.engines.relational.write import ChangedRows, InsertedEntry
 
 MAX_EXACT_VECTORS = 50_000
 """Count of vectors up to which all are scored exactly: that takes about as long as embedding the query, 3 ms.
@@ -180,7 +180,15 @@ class EmbeddedEngine:
         from marklight.engines.relational.write import finish
 
         # A commit without passages loads no tantivy, one without vectors no numpy.
-        change = replace_documents(session, batch)
+        recording = list[Callable[[], None]]()
+
+        def index(inserted: Sequence[InsertedEntry]) -> None:
+            if any(item.entry.chunks for item in inserted):
+                from marklight.engines.embedded import lexical_writer
+
+                recording.append(lexical_writer.add(self._parts.lexical, session, inserted))
+
+        change = replace_documents(session, batch, index)
         added = None
         if batch.vectors is not None:
             library, most = _library_id(session), self._parts.max_exact_vectors
@@ -188,10 +196,8 @@ class EmbeddedEngine:
         if batch.concepts is not None:
             vector_files.add_term_vectors(session, batch.concepts)
         finish(session, change, added)
-        if any(item.entry.chunks for item in change.inserted):
-            from marklight.engines.embedded import lexical_writer
-
-            lexical_writer.add(self._parts.lexical, session, change.inserted)
+        for record in recording:
+            record()
 
     def _purge_lexical_index(self) -> None:
         """Rebuild the lexical index if too many of its passages were deleted."""
@@ -280,7 +286,11 @@ class EmbeddedEngine:
         return self._parts.store.writer_session()
 
 
-def replace_documents(session: SqliteSession, batch: Batch) -> ChangedRows:
+def replace_documents(
+    session: SqliteSession,
+    batch: Batch,
+    index: Callable[[Sequence[InsertedEntry]], None] = lambda _: None,
+) -> ChangedRows:
     """Delete and insert documents, with checksums; deleted passages are tombstones until the lexical index drops them."""
     from marklight.engines.embedded import stored_rows
     from marklight.engines.relational import write
@@ -304,7 +314,8 @@ def replace_documents(session: SqliteSession, batch: Batch) -> ChangedRows:
             for chunk, row in zip(entry.chunks, rows, strict=True)
         ]
 
-    change = write.replace_documents(session, batch, write.Packing(stored_rows.pack, pack_passages))
+    packing = write.Packing(stored_rows.pack, pack_passages, index)
+    change = write.replace_documents(session, batch, packing)
     now = time.time()
     session.insert("tombstones", "chunk, since", ((row, now) for row in change.deleted_chunks))
     stored_rows.store_checksums(session, [item.document for item in change.inserted])

@@ -26,6 +26,8 @@ from marklight.errors import StoreError
 from marklight.private_files import is_plain_folder, read_private, write_private
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     import tantivy
 
 FOLDER = "lexical"
@@ -97,6 +99,8 @@ class LexicalIndex:
         self._deleted = 0
         self.writer: tantivy.IndexWriter | None = None
         """Open from the first commit of a writer until the writer lock is released."""
+        self.commit: Future[int] | None = None
+        """The last commit, which may not have ended."""
         self.notices: deque[str] = deque()
         """Notices about automatic repairs, until they are read."""
 
@@ -184,7 +188,9 @@ class LexicalIndex:
 
     def abandon_writer(self) -> None:
         """Drop what was not committed; the next writer compares the index with the tables."""
-        self.writer = None
+        if self.commit is not None:
+            self.commit.exception()  # waits for its end
+        self.writer = self.commit = None
 
 
 @contextmanager

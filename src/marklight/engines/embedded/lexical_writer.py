@@ -12,10 +12,12 @@ import secrets
 import tempfile
 import time
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import tantivy
@@ -107,8 +109,10 @@ def make_private(folder: Path) -> None:
                     os.chmod(entry.path, FILE_MODE)
 
 
-def add(index: LexicalIndex, session: SqliteSession, inserted: Sequence[InsertedEntry]) -> None:
-    """Commit new passages, purge old tombstones, and record the commit in the tables."""
+def add(
+    index: LexicalIndex, session: SqliteSession, inserted: Sequence[InsertedEntry]
+) -> Callable[[], None]:
+    """Begin to commit new passages and to purge old tombstones; return a function that waits for it and records it in the tables."""
     assert index.writer is not None
     before = time.time() - lexical_index.GRACE_SECONDS
     state, commit = table_state(session), secrets.token_hex(8)
@@ -126,13 +130,33 @@ def add(index: LexicalIndex, session: SqliteSession, inserted: Sequence[Inserted
                 # By query: `delete_documents_by_term` takes any number for a signed one and finds nothing.
                 deleted = Query.term_set_query(schema(), "row", rows)
                 index.writer.delete_documents_by_query(deleted)
-            opstamp = index.writer.commit()
-            make_private(index.folder / state.folder)
     except UnusableIndex as error:
         index.abandon_writer()
         raise explain(error, index.folder) from error
-    session.run("DELETE FROM tombstones WHERE since < ?", [before])
-    session.run("UPDATE state SET opstamp = ?, lexical_commit = ?", [opstamp, commit])
+    # Meanwhile the tables are written: tantivy waits for the disk most of the time.
+    index.commit = Future[int]()
+    Thread(target=_run, args=(index.writer.commit, index.commit)).start()
+
+    def record() -> None:
+        try:
+            with tantivy_errors():
+                assert index.commit is not None
+                opstamp = index.commit.result()
+                make_private(index.folder / state.folder)
+        except UnusableIndex as error:
+            index.abandon_writer()
+            raise explain(error, index.folder) from error
+        session.run("DELETE FROM tombstones WHERE since < ?", [before])
+        session.run("UPDATE state SET opstamp = ?, lexical_commit = ?", [opstamp, commit])
+
+    return record
+
+
+def _run(function: Callable[[], int], result: Future[int]) -> None:
+    try:
+        result.set_result(function())
+    except BaseException as error:  # a panic in Rust is no subclass of Exception
+        result.set_exception(error)
 
 
 def finish(index: LexicalIndex, session: SqliteSession) -> None:

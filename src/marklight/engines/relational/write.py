@@ -61,6 +61,8 @@ class Packing(NamedTuple):
     """Returns the text or the record of a document as it is stored."""
     passages: Callable[[Entry, list[Row]], list[Row]]
     """Returns the rows of the passages of a document as they are stored, with checksums."""
+    begin: Callable[[Sequence[InsertedEntry]], None]
+    """Called with the new rows before they are inserted, so that they can be indexed at the same time."""
 
 
 @dataclass(frozen=True)
@@ -250,6 +252,8 @@ def _insert(
         rows = chunks[used : used + len(entry.chunks)]
         inserted.append(InsertedEntry(entry, document, rows, packing))
         used += len(rows)
+    if packing:
+        packing.begin(inserted)
     _insert_documents(session, inserted, communities, packing.text if packing else str)
     _insert_passages(session, inserted, ", checksum" if packing else "")
     _insert_links(session, inserted)
