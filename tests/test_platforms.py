@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -164,6 +165,13 @@ def test_signals_are_handled_without_the_event_loop() -> None:
         restore()
     assert received == [signal.SIGTERM]
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_heaps_are_limited_where_the_c_library_can() -> None:
+    assert not platforms.limit_heaps("darwin")
+    assert not platforms.limit_heaps("win32")
+    if platform.libc_ver()[0] == "glibc":
+        assert platforms.limit_heaps("linux")
 
 
 def test_hints_and_globs_are_written_for_the_platform() -> None:

@@ -176,7 +176,7 @@ class Query:
     languages: tuple[str, ...] = ("en",)
     """Languages by whose rules the text is analyzed: its own first, then English."""
     raw_text: str = ""
-    """The text as typed, where it contained operators such as filters or phrases."""
+    """The text as typed, where it contained operators such as filters or phrases, or was longer than what is searched."""
     dated_reading: Query | None = None
     """Query with the dates in its text as a condition on documents, beside the reading as words."""
     other_spellings: tuple[str, ...] = ()

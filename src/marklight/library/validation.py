@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from marklight.errors import SettingsError, UsageError
 from marklight.query import PARAMETERS, Filters, Mode, PathPattern, Query
+from marklight.text.analyzer import first_words
 
 if TYPE_CHECKING:
     from marklight.library import Library
@@ -45,11 +46,13 @@ def document_query(
     }
     within = scope_of(folders, part) if part else library.scope
     several = len(folders) > 1
+    text, typed = query_text(query)
     return Query(
-        text=query_text(query),
+        text=text,
+        raw_text=typed,
         mode=Mode(mode),
         filters=Filters(**filters, within=within),
-        hypothesis="" if hypothesis is None else query_text(hypothesis, "hypothesis"),
+        hypothesis="" if hypothesis is None else typed_text(hypothesis, "hypothesis"),
         collections=tuple(folders) if several else (),
         current_collection=collection_of(folders, near or Path.cwd()) if several else "",
         **options,
@@ -73,7 +76,8 @@ def commit_query(
         after=moment(after),
         before=moment(before, last=True),
     )
-    return Query(text=query_text(query), mode=Mode(mode), filters=filters, **options)
+    text, typed = query_text(query)
+    return Query(text=text, raw_text=typed, mode=Mode(mode), filters=filters, **options)
 
 
 def context_level(level: str | None, context: int | None) -> tuple[str, int]:
@@ -88,7 +92,14 @@ def context_level(level: str | None, context: int | None) -> tuple[str, int]:
     return "neighbours", context
 
 
-def query_text(text: str, name: str = "query") -> str:
+def query_text(query: str) -> tuple[str, str]:
+    """Return the text of a query and, where only its beginning is searched, the text as typed."""
+    typed = typed_text(query)
+    text = first_words(typed)
+    return text, "" if text == typed else typed
+
+
+def typed_text(text: str, name: str = "query") -> str:
     """Return a text that is not empty."""
     if not text.strip():
         raise UsageError(f"The {name} is empty", "Type some words")

@@ -41,6 +41,7 @@ from marklight.search.relations import Linked
 from marklight.search.retrieve import Code, Expand, Keyword, Semantic
 from marklight.search.spelling import Spelling
 from marklight.search.unrelated import medians, unrelated_queries
+from marklight.text.analyzer import MAX_QUERY_WORDS
 
 REWRITE: tuple[type[Rewrite], ...] = (Operators, Spelling, Expand)
 RETRIEVE: tuple[type[Retrieve], ...] = (Semantic, Keyword, Code)
@@ -90,6 +91,7 @@ MIN_CODE_CANDIDATES = 30
 MAX_NEAREST = 3
 """Closest passages that are returned where a search abstains."""
 
+TOO_LONG = f"Only the first {MAX_QUERY_WORDS} words of the query are searched"
 GONE = "All matches were in files that have since been deleted"
 
 
@@ -111,6 +113,8 @@ class Pipeline:
         steps: list[Step] = []
         count = depth * self.candidate_count(query)
         tools = replace(tools, shown=self._shown(query, tools))
+        if len(query.raw_text) > len(query.text):
+            tools.notify(TOO_LONG)
         for name, rewrite in self.rewrite.items():
             if query.text:
                 query = timed(steps, name, rewrite, query, tools=tools)

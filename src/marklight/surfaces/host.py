@@ -24,6 +24,7 @@ from marklight.library import Library
 from marklight.library.watching import Watcher
 from marklight.operations import OPERATIONS, find_operation
 from marklight.parameters import Operation
+from marklight.platforms import limit_heaps
 from marklight.ports import Progress, no_progress
 from marklight.serialization import Schema, object_schema, schema_of
 from marklight.surfaces.render import json_body
@@ -115,6 +116,7 @@ class LibraryHost:
     @asynccontextmanager
     async def open(self) -> AsyncIterator[LibraryHost]:
         """Watch the files until the context ends; the first indexing runs in the background."""
+        limit_heaps()
         self.watcher.start()
         try:
             if self._pool:

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, lru_cache, partial
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from threading import local
 from typing import TypeVar
@@ -34,6 +34,9 @@ MAX_WORD = 64
 them, and they bloat the index. Hand-set; not measured."""
 MAX_QUERY_TERMS = 36
 """Terms of a query that are examined one by one: enough for the topic of a pasted text. Hand-set; not measured."""
+MAX_QUERY_WORDS, MAX_QUERY_CHARACTERS = 512, 8_192
+"""Beginning of a query that is searched: as many words as the model reads tokens. A query of 8,000 different words takes 80 times
+as long as one of 100, and 150 MB."""
 MAX_CACHED = 50_000
 """Entries of each cache of analyzed words, which bounds its memory: some 10 MB. The Kubernetes pages have 35,000 different words."""
 
@@ -55,6 +58,7 @@ _UNBROKEN = lazy_pattern(rf"\.[nN][eE][tT]\b|[^\s{re.escape(''.join(map(chr, _BR
 _CONTRACTED = lazy_pattern(r"'(?:s|re|ve|ll|d|m)$")
 """Without `'t`: a negation is not a stop word."""
 _CJK_CHARACTER = lazy_pattern(f"[{_CJK}]")
+_CJK_CHARACTER_OR_WORD = lazy_pattern(rf"[{_CJK}]|(?:(?![{_CJK}])\w)+")
 _ACCENTS = lazy_pattern(
     "[\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c7\u0640\u064b-\u065f\u0670](?<![\u0438\u0443\u0456][\u0300-\u036f])"
 )
@@ -173,6 +177,16 @@ def query_analyses(text: str, languages: Sequence[str] = (ENGLISH,)) -> list[lis
         for language in languages or (ENGLISH,)
     ]
     return [terms for index, terms in enumerate(analyses) if terms not in analyses[:index]]
+
+
+def first_words(text: str) -> str:
+    """Return the beginning of a query that is searched; each character of a script without spaces counts as a word."""
+    if len(text) <= MAX_QUERY_WORDS:
+        return text
+    text = text[:MAX_QUERY_CHARACTERS]
+    words = _CJK_CHARACTER_OR_WORD.finditer(text)
+    beyond = next(islice(words, MAX_QUERY_WORDS, None), None)
+    return text[: beyond.start()].rstrip() if beyond else text
 
 
 def trim_stop_words(text: str, language: str = ENGLISH) -> str:
