@@ -67,6 +67,19 @@ def _is_plain(path: Path, is_kind: Callable[[int], bool]) -> bool:
     return is_kind(status.st_mode) and is_own(status)
 
 
+def remove_foreign(path: Path, is_kind: Callable[[int], bool]) -> None:
+    """Delete what exists at a path unless it is of a kind, such as `stat.S_ISREG`, and this user's.
+
+    What is missing stays missing: another process may create it meanwhile. OSError if it cannot be found out.
+    """
+    try:
+        status = os.lstat(path)
+    except FileNotFoundError:
+        return
+    if not (is_kind(status.st_mode) and is_own(status)):
+        remove(path)
+
+
 def remove(path: Path) -> None:
     """Delete whatever exists at a path, a folder with its content; no symbolic link is followed."""
     try:
@@ -155,7 +168,8 @@ def lock_file(path: Path, wait_seconds: float) -> sqlite3.Connection:
 
     with suppress(FileExistsError):
         os.close(create_private(path))
-    if not is_plain_file(path) or os.lstat(path).st_size:
+    status = os.lstat(path)
+    if not (stat.S_ISREG(status.st_mode) and is_own(status)) or status.st_size:
         remove(path)
         with suppress(FileExistsError):
             os.close(create_private(path))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -180,4 +183,69 @@ def test_a_folder_of_documents_that_was_moved_away_is_not_created_again(
     with pytest.raises(StoreError, match="does not exist"), engine.writing(1):
         pass
     assert not folder.exists()
+    engine.close()
+
+
+def test_a_library_opens_while_another_process_deletes_the_wal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = engines.open(tmp_path / "index")
+    with engine.writing(1):
+        engine.commit(Batch(manifest={"a": "b"}))
+    engine.close()  # the last connection deletes the WAL
+    exists = Path.exists
+    monkeypatch.setattr(Path, "exists", lambda path: path.name.endswith("-wal") or exists(path))
+    opened = engines.open(tmp_path / "index")
+    with opened.snapshot() as snapshot:
+        assert snapshot.status.manifest() == {"a": "b"}
+    opened.close()
+
+
+def test_an_index_that_cannot_be_read_now_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "index"
+    engine = engines.open(folder)
+    with engine.writing(1):
+        engine.commit(Batch(manifest={"a": "b"}))
+    engine.close()
+    lstat = os.lstat
+
+    def fail(path: Path) -> os.stat_result:
+        if path == folder:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        return lstat(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "lstat", fail)
+        with pytest.raises(StoreError, match="Input/output error"):
+            engines.open(folder)
+    with engines.open(folder).snapshot() as snapshot:
+        assert snapshot.status.manifest() == {"a": "b"}
+
+
+@pytest.mark.parametrize("number", [errno.ENOENT, errno.EIO])
+@pytest.mark.parametrize("name", ["library.db-wal", "library.db-shm", "lock"])
+def test_a_file_of_another_process_is_not_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, number: int
+) -> None:
+    """The first look does not find it: it did not exist yet, or the disk failed."""
+    folder, lstat, failed = tmp_path / "index", os.lstat, list[str]()
+    engine = engines.open(folder)
+    with engine.writing(1):
+        engine.commit(Batch(manifest={"a": "b"}))
+        before = (folder / name).stat().st_ino
+
+        def fail_once(path: Path) -> os.stat_result:
+            if Path(path).name == name and not failed:
+                failed.append(name)
+                raise OSError(number, os.strerror(number), str(path))
+            return lstat(path)
+
+        with monkeypatch.context() as patch, suppress(StoreError):
+            patch.setattr(os, "lstat", fail_once)
+            with engines.open(folder).writing(0):
+                pass
+        assert failed
+        assert (folder / name).stat().st_ino == before
     engine.close()

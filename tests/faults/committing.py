@@ -14,9 +14,10 @@ import sqlite3
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import tantivy
@@ -31,6 +32,9 @@ from tests.contracts.builders import entry, id_of, link, vector, vectors
 from tests.oracle import MemoryEngine
 from tests.oracle.engine import memory_snapshot
 from tests.scratch import scratch_parent
+
+if TYPE_CHECKING:
+    from marklight.model import Vector
 
 LOADED = (tantivy, np)  # before the first fork, so that a child starts in a millisecond
 STEPS = 40
@@ -81,7 +85,12 @@ def resume(folder: Path) -> None:
     engine.close()
 
 
-def answers(snapshot: Snapshot) -> object:
+def answers(
+    snapshot: Snapshot,
+    words: Sequence[str] = VOCABULARY,
+    model: str = "m",
+    query: Vector | None = None,
+) -> object:
     """Return the content of a snapshot in a form that can be compared between engines."""
     files = sorted(snapshot.documents.files())
     lexical = [
@@ -89,12 +98,12 @@ def answers(snapshot: Snapshot) -> object:
             candidate.chunk_id
             for candidate in snapshot.lexical.search(analyze(word), FIELD_BOOSTS, Filters(), 999)
         }
-        for word in VOCABULARY
+        for word in words
     ]
-    nearest = snapshot.vectors.search(vector("q"), "m", Filters(), 20)
+    nearest = snapshot.vectors.search(vector("q") if query is None else query, model, Filters(), 20)
     return (
         snapshot.generation,
-        snapshot.status.counts("m"),
+        snapshot.status.counts(model),
         [
             (
                 id,
@@ -109,7 +118,7 @@ def answers(snapshot: Snapshot) -> object:
             snapshot.links.neighbours(files, 99),
             snapshot.links.communities(files),
         ),
-        [pending.chunk for pending in snapshot.vectors.pending("m", 999)],
+        [pending.chunk for pending in snapshot.vectors.pending(model, 999)],
         lexical,
         [(candidate.chunk_id, round(candidate.score, 4)) for candidate in nearest],
     )

@@ -399,8 +399,8 @@ def all_notices(
 def _empty_notices(library: Library, index: Counts, progress: Progress | None) -> list[str]:
     """Return the notice that a library has no documents, or that it is not indexed yet."""
     watcher = library.watcher
-    # While a library is indexed for the first time, the notice about its progress is enough.
-    if index.documents or (watcher and watcher.is_reading):
+    # While a library is indexed for the first time, the notice about its progress, or its problem, is enough.
+    if index.documents or (watcher and (watcher.is_reading or watcher.problem)):
         return []
     folder = library.place.folder
     # Without a refresh the documents may be on the disk all the same.

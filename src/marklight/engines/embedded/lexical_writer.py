@@ -9,6 +9,7 @@ import json
 import os
 import re
 import secrets
+import stat
 import tempfile
 import time
 import zlib
@@ -46,11 +47,11 @@ from marklight.errors import StoreError
 from marklight.platforms import check_address_space
 from marklight.private_files import (
     FILE_MODE,
-    is_plain_folder,
     make_private_folder,
     open_private,
     read_private,
     remove,
+    remove_foreign,
     write_private,
 )
 
@@ -181,8 +182,7 @@ def rebuild(
     folder, commit = index.folder / name, secrets.token_hex(8)
     try:
         with tantivy_errors():
-            if not is_plain_folder(index.folder):
-                remove(index.folder)
+            remove_foreign(index.folder, stat.S_ISDIR)
             sweep(index, session)
             make_private_folder(folder)
             opstamp = _fill(tantivy.Index(schema(), path=str(folder)), session)

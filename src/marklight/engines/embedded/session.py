@@ -11,6 +11,7 @@ import json
 import os
 import re
 import sqlite3
+import stat
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from marklight.engines.embedded import TABLES, VERSION, stored_rows
 from marklight.errors import Busy, Message, StoreError
-from marklight.private_files import is_plain_file, lock_file, remove
+from marklight.private_files import lock_file, remove, remove_foreign
 
 if TYPE_CHECKING:
     from marklight.engines.relational import Row
@@ -222,9 +223,7 @@ def _make_safe(path: Path) -> None:
     """Delete a rollback journal, and whatever is no plain file at the path of the WAL or the shared memory."""
     remove(path.with_name(f"{path.name}-journal"))
     for suffix in ("-wal", "-shm"):
-        beside = path.with_name(path.name + suffix)
-        if not is_plain_file(beside):
-            remove(beside)
+        remove_foreign(path.with_name(path.name + suffix), stat.S_ISREG)
 
 
 def check_schema(session: SqliteSession) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 import sqlite3
+import stat
 from collections import deque
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
@@ -29,7 +30,7 @@ from marklight.place import needs_record, record_database, recorded_ids, remembe
 from marklight.platforms import replace_file
 from marklight.private_files import (
     create_private,
-    is_plain_folder,
+    is_own,
     make_private_folder,
     remove,
     write_private,
@@ -225,9 +226,13 @@ class Store:
     def _is_usable(self) -> bool:
         """Return true for an index of this user; open a first connection to find out how it can be opened."""
         self._outdated = False
-        if not os.path.lexists(self.folder):
+        try:
+            status = os.lstat(self.folder)
+        except (FileNotFoundError, NotADirectoryError):
             return False
-        if not is_plain_folder(self.folder):
+        except OSError as error:  # an index that cannot be read now must not be replaced by an empty one
+            raise explain(error, self.folder) from error
+        if not (stat.S_ISDIR(status.st_mode) and is_own(status)):
             raise self._foreign()
         if _file_identity(self.path) is None:
             others = any((self.folder / part).exists() for part in ("lexical", "vectors"))
@@ -267,7 +272,7 @@ class Store:
         """Open the database with the most rights that the folder and the disk allow."""
         failure: StoreError | None = None
         # Where nothing can be written, or the disk is full, SQLite cannot create its own files beside the database.
-        for parameters in (_READ_WRITE, "?mode=ro", *self._immutable()):
+        for parameters in self._parameters_to_try():
             session: SqliteSession | None = None
             try:
                 session = self._connect(parameters)
@@ -284,10 +289,15 @@ class Store:
         assert failure
         raise failure
 
-    def _immutable(self) -> list[str]:
-        """Return the parameters for reading the file alone, which is correct only when the WAL is empty."""
-        wal = self.path.with_name(self.path.name + "-wal")
-        return [_IMMUTABLE] if not wal.exists() or wal.stat().st_size == 0 else []
+    def _parameters_to_try(self) -> Iterator[str]:
+        """Yield parameters with ever fewer rights; the last read the file alone, which is correct only when the WAL is empty."""
+        yield from (_READ_WRITE, "?mode=ro")
+        try:
+            is_empty = os.path.getsize(f"{self.path}-wal") == 0
+        except FileNotFoundError:  # the last process that had the database open has deleted it
+            is_empty = True
+        if is_empty:
+            yield _IMMUTABLE
 
 
 def _make_folder(folder: Path, documents: Path | None) -> None:

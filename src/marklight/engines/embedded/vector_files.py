@@ -12,6 +12,7 @@ import errno
 import os
 import re
 import secrets
+import stat
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -33,7 +34,7 @@ from marklight.private_files import (
     is_plain_folder,
     make_private_folder,
     open_private,
-    remove,
+    remove_foreign,
 )
 
 if TYPE_CHECKING:
@@ -195,8 +196,7 @@ class VectorFile:
         """Write the file with these rows, all that the snapshot needs; an old one is replaced when it is complete."""
         draft = self.path.with_suffix(f".{secrets.token_hex(4)}.new")
         try:
-            if not is_plain_folder(self.path.parent):
-                remove(self.path.parent)  # a file or a link: not created by this program
+            remove_foreign(self.path.parent, stat.S_ISDIR)
             make_private_folder(self.path.parent)
             with open(create_private(draft), "wb") as file:
                 file.write(self.header([self.last_line]))
