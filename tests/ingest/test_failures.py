@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -239,3 +241,34 @@ def text(lib: Library, path: str) -> str:
     with lib.engine.snapshot() as snapshot:
         document = snapshot.documents.get(DocumentId("default", path))
         return document.text if document else ""
+
+
+@pytest.mark.parametrize("vanishes", [False, True])
+def test_what_was_deleted_while_a_folder_could_not_be_listed_is_removed(
+    folder: Path, engine: str, monkeypatch: pytest.MonkeyPatch, vanishes: bool
+) -> None:
+    write(folder, {"deep/old.md": "# Old\n\nhumus\n", "deep/kept.md": "# Kept\n\nmarmalade\n"})
+    with library(folder, engine=engine) as lib:
+        lib.index()
+        scandir = os.scandir
+
+        def fail(path: Any) -> Any:
+            if str(path).endswith("deep"):
+                raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+            return scandir(path)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "scandir", fail)
+            (folder / "deep/old.md").unlink()
+            assert lib.index().removed == ()
+        write(folder, {"deep/new.md": "# New\n\nquinoa\n"})
+        if vanishes:
+            shutil.rmtree(folder / "deep")
+        lib.index()
+        indexed = {id.path for id in snapshot_files(lib) if id.path.startswith("deep")}
+        assert indexed == (set() if vanishes else {"deep/kept.md", "deep/new.md"})
+
+
+def snapshot_files(lib: Library) -> set[DocumentId]:
+    with lib.engine.snapshot() as snapshot:
+        return set(snapshot.documents.files())

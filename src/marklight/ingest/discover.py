@@ -37,7 +37,7 @@ from marklight.ingest.path_filter import (
     rules_in,
 )
 from marklight.ingest.recipe import PARSERS, with_defaults
-from marklight.ingest.scan_record import UNKNOWN, ListedFolder, ScanRecord
+from marklight.ingest.scan_record import UNKNOWN, UNLISTED, ListedFolder, ScanRecord
 from marklight.lazy import dataclass
 from marklight.model import DocumentId, Failure, FileState, digest
 from marklight.place import library_names, nested_test
@@ -232,7 +232,7 @@ class Walk:
             denied = isinstance(error, PermissionError)
             reason = DENIED if denied else f"cannot be listed: {error.strerror or error}"
             record.unreadable[path] = (self._failure(relative or "/", reason),)
-            record.folders[path] = ListedFolder(self.name, relative, (-1,), exposed=True)
+            record.folders[path] = ListedFolder(self.name, relative, UNLISTED, exposed=True)
             return []
         names = {entry.name for entry in listed}
         ignore_files = tuple(name for name in self._ignore_names if name in names)
@@ -402,26 +402,32 @@ class Update:
             Step(path, before.relative, self._rules_above(path_filter, before.relative)), documents
         )
         after = record.folders.get(path, before._replace(names=(), rules=0, subfolders=()))
+        if before.stamps == UNLISTED and (path not in record.folders or after.stamps != UNLISTED):
+            return False  # documents may have been deleted that the record does not list
         if path in record.folders and after.ignore_files != before.ignore_files:
             return False
         names = set(after.names)
         scan.gone.update(before.id(name) for name in documents if name not in names)
         failed = {failure.document for failure in record.unreadable.get(path, ())}
         scan.gone.update({failure.document for failure in unreadable} - failed - scan.files.keys())
-        for name in set(before.subfolders) - set(after.subfolders):
-            self._remove(os.path.join(path, name))
+        removed = [os.path.join(path, name) for name in {*before.subfolders} - {*after.subfolders}]
+        if not all(map(self._remove, removed)):
+            return False
         for step in steps:
             if os.path.basename(step.path) not in before.subfolders:
                 walk.run(step)
         return True
 
-    def _remove(self, path: str) -> None:
-        """Remove a folder that no longer exists, or cannot be listed, and all below it."""
+    def _remove(self, path: str) -> bool:
+        """Remove a folder that no longer exists, and all below it; return false if a full scan is needed."""
         record, scan = self._record, self._scan
         for below in record.below(path):
             folder = record.folders.pop(below)
+            if folder.stamps == UNLISTED:
+                return False
             scan.gone.update(map(folder.id, folder.documents))
             scan.gone.update(failure.document for failure in record.unreadable.pop(below, ()))
+        return True
 
     def _rules_above(self, path_filter: PathFilter, relative: str) -> Rules:
         """Return the ignore rules that apply to a folder, without its own."""

@@ -35,6 +35,8 @@ FILE = "scan.record"
 _MAX_BYTES = 1_000_000_000
 UNKNOWN = (-1, -1, -1)
 """A state that no file has."""
+UNLISTED = (-1,)
+"""Stamps of a folder that could not be listed: which of its documents still exist is not known."""
 EVERYTHING = ""
 """In place of a changed folder: events were lost."""
 
