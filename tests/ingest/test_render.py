@@ -372,6 +372,14 @@ def test_formulas_are_mathml_and_those_that_fail_are_source() -> None:
     assert "<code>\\newcommand{x}{y}</code>" in html
 
 
+def test_formulas_of_several_lines_are_aligned_and_labels_are_not_shown() -> None:
+    latex = r"\begin{aligned} a &= \arg\max b \\ c &= d \label{eq:1} \end{aligned}"
+    html = rendered(f"$$\n{latex}\n$$\n").html
+    assert html.count("<mtr>") == 2
+    assert html.count("<mtd") == 4
+    assert not re.search(r"\\|&amp;|eq:1", html)
+
+
 @pytest.mark.parametrize(
     "latex",
     [

@@ -185,6 +185,9 @@ def test_notes_look_as_in_their_editor(document: Page) -> None:
     expect(text.locator("[data-embed]")).to_contain_text("Embedded text.")
     expect(text.locator("[data-embed]")).not_to_contain_text("Not embedded.")
     expect(text.locator("math")).to_have_count(1)
+    assert document.evaluate(
+        "document.fonts.ready.then(() => document.fonts.check('1em \"STIX Two Math\"'))"
+    )
     expect(text.locator("mark")).to_have_text("marked")
     expect(text).not_to_contain_text("secret")
     expect(text.locator("pre .k").first).to_have_text("def")

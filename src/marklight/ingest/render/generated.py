@@ -121,6 +121,12 @@ _MATH_ATTRIBUTES = frozenset(
 _VALUE = re.compile(r"[\w .%+-]{0,100}")
 _MACRO = re.compile(r"\\(?:re)?newcommand|\\def|\\let|\\DeclareMathOperator")
 _ENTITY = re.compile(r"&#x([0-9A-Fa-f]{1,6});")
+_UNKNOWN = (
+    (re.compile(r"\\(begin|end)\{aligned\}"), r"\\\1{align*}"),
+    (re.compile(r"\\arg(?![A-Za-z])"), r"\\operatorname{arg}"),
+    (re.compile(r"\\label\{[^{}]*\}|\\(?:nonumber|notag)(?![A-Za-z])"), ""),
+)
+"""Commands of LaTeX that latex2mathml does not convert, and what they mean."""
 _MAX_DEPTH = 100
 
 
@@ -133,6 +139,8 @@ def formula_html(latex: str, *, display: bool) -> str:
     try:
         from latex2mathml.converter import Converter
 
+        for command, meaning in _UNKNOWN:
+            latex = command.sub(meaning, latex)
         root = Converter(display="block" if display else "inline").convert_to_element(latex.strip())
         return _mathml(root, 0)
     except Exception:  # of many kinds, one for each defect of a formula
