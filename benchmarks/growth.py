@@ -1,7 +1,7 @@
 """How a warm search, opening and a commit grow with the library: times at 1×, 10× and more, with exponents.
 
 `python -m benchmarks.growth [FOLDER [TIMES …]]` indexes every second page of the Kubernetes documentation, then adds copies of these
-documents whose words are shuffled and whose vectors have noise added, and measures each size in a process of its own. The library
+documents whose words are shuffled, with vectors of random passages and noise, and measures each size in a process of its own. The library
 stays in FOLDER, where one is given, and later runs measure it again. A size t with k times the passages has the exponent log(t ratio) / log(k).
 """
 
@@ -43,22 +43,24 @@ print(json.dumps(figures(Path(sys.argv[1]))))
 
 
 def shuffled(entry: Entry, copy: int, pages: Path) -> Entry:
-    """Return a copy of a document under another path, each passage with its words in another order."""
+    """Return a copy of a document under another path and title, its words in another order: no passage has the terms of another."""
     path = f"copy{copy}/{entry.document.id.path}"
     id = DocumentId(entry.document.id.collection, path)
     page = pages / path
     page.parent.mkdir(parents=True, exist_ok=True)
     page.touch()
-    chance, chunks = random.Random(path), []
+    title, chunks = f"{entry.document.title} {copy}", []
+    words = [word for chunk in entry.chunks for word in chunk.text.split()]
+    random.Random(path).shuffle(words)
     for chunk in entry.chunks:
-        words = chunk.text.split()
-        chance.shuffle(words)
-        text = " ".join(words)
+        count = len(chunk.text.split())
+        text, words = " ".join(words[:count]), words[count:]
         chunks.append(
             replace(
                 chunk,
                 id=digest(path, str(chunk.ordinal), size=8),
                 document=id,
+                title=title,
                 text=text,
                 digest=digest(path, text),
                 boilerplate=(),
@@ -67,6 +69,7 @@ def shuffled(entry: Entry, copy: int, pages: Path) -> Entry:
     document = replace(
         entry.document,
         id=id,
+        title=title,
         text="\n".join(chunk.text for chunk in chunks),
         file=FileState.from_stat(page.stat()),
         digest=digest(path),

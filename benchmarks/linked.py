@@ -18,7 +18,7 @@ from marklight.eval.dataset import read_dataset
 from marklight.library import Library
 from marklight.ports import Tools
 from marklight.query import Query
-from marklight.search.relations import Linked
+from marklight.search.context import Linked
 
 SETS = ("kubernetes-anchors", "blue-book-anchors", "fastapi-anchors")
 EVERYDAY = ("keps", "paraphrases", "single-words", "vault")

@@ -25,7 +25,7 @@ import marklight
 from benchmarks._measure import corpus, in_a_process, questions, real_index, real_vectors, save
 from marklight import models
 from marklight.engines.embedded.engine import EmbeddedEngine
-from marklight.engines.embedded.lexical_search import bm25_query
+from marklight.engines.embedded.lexical_index import bm25_query
 from marklight.ports import FIELD_BOOSTS, Embedder
 from marklight.query import Filters
 from marklight.text.analyzer import query_terms

@@ -1,4 +1,4 @@
-"""Dataclasses and regular expressions that are compiled on first use, not while a module is imported.
+"""Dataclasses and regular expressions that are compiled on first use, not while a module is imported, and cached properties.
 
 `dataclasses.dataclass` generates and compiles the source of six methods of a frozen class, 0.7 ms; a search imports a
 hundred of them, and that took a quarter of `marklight search --mode keyword`. Here `__init__` is compiled when the
@@ -11,9 +11,13 @@ import dataclasses
 import re
 from collections.abc import Callable
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NoReturn
+from threading import RLock
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, overload
 
-__all__ = ["dataclass", "lazy_pattern"]
+__all__ = ["dataclass", "lazy_pattern", "once", "pop_cached"]
+
+Value = TypeVar("Value")
+_LOCK = "_once"
 
 if TYPE_CHECKING:
     from dataclasses import dataclass
@@ -121,3 +125,39 @@ def _restore(self: object, state: Any) -> None:
     values, slots = state if isinstance(state, tuple) else (state, None)
     for name, value in {**(values or {}), **(slots or {})}.items():
         object.__setattr__(self, name, value)
+
+
+class once(Generic[Value]):  # noqa: N801 - used as a decorator, like `property`
+    """A cached property; `functools.cached_property` since Python 3.12 lets two threads compute it twice.
+
+    The value is stored in the instance, so reading it again takes no lock. All properties of an instance share one
+    re-entrant lock, since they may depend on each other.
+    """
+
+    def __init__(self, compute: Callable[[Any], Value]) -> None:
+        self._compute = compute
+        self._name = compute.__name__
+        self.__doc__ = compute.__doc__
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> once[Value]: ...
+
+    @overload
+    def __get__(self, instance: object, owner: type) -> Value: ...
+
+    def __get__(self, instance: object | None, owner: type) -> once[Value] | Value:
+        if instance is None:
+            return self
+        values = instance.__dict__
+        with values.setdefault(_LOCK, RLock()):
+            if self._name not in values:
+                values[self._name] = self._compute(instance)
+            value: Value = values[self._name]
+            return value
+
+
+def pop_cached(instance: object, name: str) -> Any:
+    """Remove a cached value from its instance and return it, after waiting for its computation; None if there is none."""
+    values = instance.__dict__
+    with values.setdefault(_LOCK, RLock()):
+        return values.pop(name, None)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from marklight.concurrency import SingleFlight
 from marklight.ingest.pipeline import Ingest
+from marklight.library.refresh import SingleFlight
 from tests.library.conftest import paths
 from tests.library.watched import SECONDS
 from tests.making import library, write

@@ -9,7 +9,7 @@ import pytest
 
 import marklight
 from marklight.answer import Answer
-from marklight.search.relations import Linked
+from marklight.search.context import Linked
 
 PAGES = {
     "heating.md": "# Heating\n\nThe boiler is old. See [the contract](contract.md) and [[home]].\n",

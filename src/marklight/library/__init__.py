@@ -9,7 +9,6 @@ from pathlib import Path
 from threading import BoundedSemaphore, Lock
 from typing import TYPE_CHECKING, Any, Self
 
-from marklight.concurrency import MAX_SEARCHES, SingleFlight, once, pop_cached
 from marklight.engines import open as open_engine
 from marklight.engines import parse_address
 from marklight.errors import UsageError
@@ -18,10 +17,16 @@ from marklight.ingest.pipeline import Ingest
 from marklight.ingest.recipe import Chunker
 from marklight.ingest.scan_record import FILE as SCAN_FILE
 from marklight.ingest.scan_record import ScanState
+from marklight.lazy import once, pop_cached
 from marklight.library import configuration
 from marklight.library.configuration import Index, Serve, Terminal, compose_pipeline
 from marklight.library.model_selection import ModelSelection
-from marklight.library.refresh import CollectionFiles, RefreshResult
+from marklight.library.refresh import (
+    MAX_SEARCHES,
+    CollectionFiles,
+    RefreshResult,
+    SingleFlight,
+)
 from marklight.library.validation import check_names, scope_of
 from marklight.operations import OPERATIONS, Operations
 from marklight.place import (

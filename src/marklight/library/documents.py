@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from marklight.answer import iso_seconds
-from marklight.concurrency import repeat_if_lost
 from marklight.errors import NotFound, StoreError, UsageError
 from marklight.library.model_selection import model_in_use
 from marklight.library.references import References, Resolved, filter_patterns
@@ -22,6 +21,7 @@ from marklight.library.refresh import (
     MAX_ATTEMPTS,
     index_again,
     refresh_existing,
+    repeat_if_lost,
     stale_notice,
 )
 from marklight.library.validation import context_level, globs

@@ -12,13 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 from marklight import engines
 from marklight.answer import within_budget
-from marklight.concurrency import repeat_if_lost
 from marklight.engines import EngineAddress, ServerSettings
 from marklight.errors import Busy, HistoryError, Message, NotFound, RepositoryOutside, StoreError
 from marklight.ingest.git import Repository, find
 from marklight.ingest.history import CommitIngest, RepositoryState
 from marklight.library.configuration import History
-from marklight.library.refresh import SHORT_WAIT_SECONDS, embed_for_query, embed_for_seconds
+from marklight.library.refresh import (
+    SHORT_WAIT_SECONDS,
+    embed_for_query,
+    embed_for_seconds,
+    repeat_if_lost,
+)
 from marklight.library.search import PreparedSearch, prepare, run, search_deep_enough
 from marklight.library.validation import commit_query
 from marklight.model import Document, DocumentId, Failure

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from marklight.concurrency import repeat_if_lost
 from marklight.errors import ModelServerError
 from marklight.formatting import place_text
 from marklight.ingest.discover import OUTSIDE, Discover
@@ -21,6 +20,7 @@ from marklight.library.refresh import (
     forget_incomplete_copy,
     incomplete_notices,
     measure_unrelated,
+    repeat_if_lost,
 )
 from marklight.model import DocumentId
 from marklight.models import KNOWN, MULTILINGUAL

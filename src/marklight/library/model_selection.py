@@ -7,8 +7,8 @@ from threading import Lock
 from typing import TYPE_CHECKING, cast
 
 from marklight import models
-from marklight.concurrency import once
 from marklight.errors import Message, ModelError, UsageError
+from marklight.lazy import once
 from marklight.library.configuration import Ask, Model, Reranking
 from marklight.models import CachingEmbedder
 from marklight.ports import Embedder, LanguageModel, Reranker, Snapshot

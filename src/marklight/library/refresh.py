@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import field, replace
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
-from threading import Lock
-from typing import TYPE_CHECKING, NamedTuple
+from threading import Condition, Lock
+from typing import TYPE_CHECKING, Generic, NamedTuple, ParamSpec, TypeVar
 
 from marklight.errors import (
     Busy,
@@ -30,7 +30,6 @@ from marklight.errors import (
 from marklight.ingest.discover import DENIED
 from marklight.lazy import dataclass
 from marklight.library.model_selection import EMBEDDING_MODES
-from marklight.library.progress import published_progress
 from marklight.library.validation import collection_of
 from marklight.model import Batch, Counts, DocumentId, FileState, digest
 from marklight.place import nested_notices
@@ -56,8 +55,28 @@ MAX_ATTEMPTS = 10
 """Maximum number of times that the files of an answer are indexed again; one that keeps changing is then shown."""
 AT_ONCE_SECONDS = 2.0
 """Time limit for embedding in a search whose rest is embedded in the background."""
+MAX_SEARCHES = os.cpu_count() or 1
+"""Searches that run at once; others wait. More would compete for the interpreter lock: on two cores eight of
+them answer 45 queries a second, two of them 80, one 60."""
 BUSY = "Another process is indexing this library; results come from the index as it is"
 BUSY_HERE = "This library is being indexed; results come from the index as it is"
+
+
+Arguments = ParamSpec("Arguments")
+Value = TypeVar("Value")
+
+
+def repeat_if_lost(operation: Callable[Arguments, Value]) -> Callable[Arguments, Value]:
+    """Repeat an operation that only reads, once, if the connection to a server ended during it."""
+
+    @wraps(operation)
+    def repeated(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Value:
+        try:
+            return operation(*args, **kwargs)
+        except ConnectionLost:
+            return operation(*args, **kwargs)
+
+    return repeated
 
 
 class RefreshResult(NamedTuple):
@@ -113,8 +132,11 @@ def refresh(library: Library, query: Query | None, progress: Progress) -> Refres
         return result
     if watcher and (outdated or library.ingest.counts().pending > FEW_PASSAGES):
         return result  # the watcher embeds them
-    if library.embeds_later and published_progress(library.address.folder):
-        return result  # a process in the background does
+    if library.embeds_later:
+        from marklight.library.progress import published_progress
+
+        if published_progress(library.address.folder):
+            return result  # a process in the background does
     if not new:  # the first run of the text has a time limit of its own
         seconds = max(0.0, until - time.monotonic())
     notice = embed_for_query(library.ingest, library.embedding, limits, query, progress, seconds)
@@ -478,3 +500,54 @@ def shown_folder(folder: DocumentId, collections: Mapping[str, Path]) -> str:
 def unlisted_notice(folder: str) -> str:
     """Return the notice about a folder that this user may not list."""
     return f"{folder} cannot be listed (permission denied); documents below it may be missing"
+
+
+class SingleFlight(Generic[Value]):
+    """Single flight: concurrent callers share one run of a function, the first that begins after their call."""
+
+    def __init__(self) -> None:
+        self._idle = Condition()
+        self._running = False
+        self._started = self._finished = 0
+        self._result: Value | None = None
+        self.waiting = 0
+        """Number of callers that wait for their turn or for the result of another."""
+
+    def run(self, function: Callable[[], Value], timeout_seconds: float) -> Value | None:
+        """Return the result of a run that begins from now on, in this or another thread; None on a timeout."""
+        until = time.monotonic() + timeout_seconds
+        with self._idle:
+            wanted = self._started + 1  # the current run may be past what the caller needs
+            self.waiting += 1
+            try:
+                if not self._idle.wait_for(lambda: not self._running, until - time.monotonic()):
+                    return None
+            finally:
+                self.waiting -= 1
+            if self._finished >= wanted:
+                return self._result
+            self._running = True
+            self._started = number = self._started + 1
+        try:
+            result = function()
+            with self._idle:
+                self._result, self._finished = result, number
+            return result
+        finally:
+            self._release()
+
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Wait until no shared run is active; none starts in this context."""
+        with self._idle:
+            self._idle.wait_for(lambda: not self._running)
+            self._running = True
+        try:
+            yield
+        finally:
+            self._release()
+
+    def _release(self) -> None:
+        with self._idle:
+            self._running = False
+            self._idle.notify_all()

@@ -9,7 +9,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from marklight.answer import Answer, Level, Ranking, within_budget
-from marklight.concurrency import repeat_if_lost
 from marklight.errors import HistoryError, Message, ModelServerError, NotFound
 from marklight.lazy import dataclass
 from marklight.library.configuration import Model
@@ -26,6 +25,7 @@ from marklight.library.refresh import (
     incomplete_notices,
     index_again,
     outdated_notices,
+    repeat_if_lost,
     stale_notice,
 )
 from marklight.library.refresh import refresh as refresh_index

@@ -11,8 +11,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
-from marklight.concurrency import once
 from marklight.errors import ModelError
+from marklight.lazy import once
 from marklight.models.record import File, ModelRecord
 
 if TYPE_CHECKING:

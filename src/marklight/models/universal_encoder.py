@@ -8,8 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from marklight.concurrency import once
 from marklight.errors import ModelError
+from marklight.lazy import once
 from marklight.models.onnx import (
     MAX_CHARACTERS_PER_TOKEN,
     replace_surrogates,

@@ -12,7 +12,7 @@ from marklight.lazy import dataclass
 from marklight.ports import Fuse, Refine, Retrieve, Rewrite, ScoredChunk, Tools
 from marklight.query import Mode, Query
 from marklight.search.boosts import Community, CurrentCollection, ExactName, ExactTitle, Recency
-from marklight.search.context import Context, Parents
+from marklight.search.context import Context, Linked, Parents
 from marklight.search.duplicates import (
     VISIBLE_HITS,
     Diversity,
@@ -37,7 +37,6 @@ from marklight.search.probability import (
     score_candidates,
     with_probabilities,
 )
-from marklight.search.relations import Linked
 from marklight.search.retrieve import Code, Expand, Keyword, Semantic
 from marklight.search.spelling import Spelling
 from marklight.search.unrelated import medians, unrelated_queries

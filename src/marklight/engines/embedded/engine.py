@@ -9,18 +9,16 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from marklight.concurrency import once
 from marklight.engines.embedded import vector_files
-from marklight.engines.embedded.lexical_index import LexicalIndex
+from marklight.engines.embedded.lexical_index import EmbeddedLexical, LexicalIndex
 from marklight.engines.embedded.session import SqliteSession, WriterLock
 from marklight.engines.embedded.store import OTHER_VERSION, Store
 from marklight.engines.relational.snapshot import Caches, RelationalSnapshot, RelationalStatus
 from marklight.errors import StoreError
-from marklight.lazy import dataclass
+from marklight.lazy import dataclass, once
 from marklight.model import Batch, DocumentId, Entry
 
 if TYPE_CHECKING:
-    from marklight.engines.embedded.lexical_search import EmbeddedLexical
     from marklight.engines.embedded.vector_search import EmbeddedContents, EmbeddedVectors
     from marklight.engines.relational import Row
     from marklight.engines.relational.write import ChangedRows, InsertedEntry
@@ -71,8 +69,6 @@ class EmbeddedSnapshot(RelationalSnapshot):
 
     @once
     def lexical(self) -> EmbeddedLexical:
-        from marklight.engines.embedded.lexical_search import EmbeddedLexical
-
         return EmbeddedLexical(self)
 
     @once

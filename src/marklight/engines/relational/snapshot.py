@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from marklight.concurrency import once
 from marklight.engines.relational import records
+from marklight.lazy import once
 from marklight.model import Counts, DocumentId, Failure, FileState, normalize_key
 from marklight.query import Filters
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from marklight.concurrency import once
 from marklight.engines import EngineAddress, ServerSettings
 from marklight.engines.relational.documents import RelationalContents
 from marklight.engines.relational.snapshot import Caches, RelationalSnapshot
@@ -26,6 +25,7 @@ from marklight.engines.server.postgres.session import (
 )
 from marklight.engines.server.postgres.vector_index import STORED, unpack
 from marklight.errors import Busy, ConnectionLost, ReadOnly, StoreError
+from marklight.lazy import once
 from marklight.model import Batch, DocumentId, FileState
 from marklight.ports import Snapshot
 

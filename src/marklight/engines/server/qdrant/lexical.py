@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from qdrant_client import grpc as api
 
-from marklight.concurrency import once
 from marklight.engines.lexical import FIELDS as FIELDS
 from marklight.engines.lexical import (
     PHRASE_FIELDS,
@@ -55,6 +54,7 @@ from marklight.engines.server.qdrant.collections import (
 )
 from marklight.engines.server.qdrant.outbox import IndexState, read_index
 from marklight.errors import StoreError
+from marklight.lazy import once
 from marklight.ports import ScoredChunk, TermCoverage
 from marklight.query import Filters
 

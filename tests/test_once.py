@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from marklight.concurrency import once, pop_cached
+from marklight.lazy import once, pop_cached
 
 
 class House:
