@@ -230,7 +230,8 @@ class Store:
             status = os.lstat(self.folder)
         except (FileNotFoundError, NotADirectoryError):
             return False
-        except OSError as error:  # an index that cannot be read now must not be replaced by an empty one
+        except OSError as error:
+            # An index that cannot be read now must not be replaced by an empty one.
             raise explain(error, self.folder) from error
         if not (stat.S_ISDIR(status.st_mode) and is_own(status)):
             raise self._foreign()
