@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from hashlib import blake2b
 from pathlib import Path
 
 import pytest
@@ -80,10 +81,79 @@ def test_a_worker_embeds(server: PostgresServer, indexed: Path) -> None:
         assert report.index.pending == 1
         assert lib.status()["queue"]["waiting"] == 1
     with library(indexed, engine=address(server, "embedder"), queue=queue) as lib:
-        EmbeddingWorker(lib, print).run(drain=True)
+        messages: list[str] = []
+        EmbeddingWorker(lib, messages.append).run(drain=True)
+        assert not [message for message in messages if "may not" in message]
         status = lib.status()
         assert (status["pending"], status["queue"]["waiting"]) == (0, 0)
     (indexed / "lion.md").unlink()
+
+
+DELETED = {
+    "ann": {
+        *("documents", "edges", "embedded_per_minute", "failures", "jobs", "models", "postings"),
+        *("queued_models", "segments", "term_vectors", "terms", "titles", "vectors", "workers"),
+    },
+    "embedder": {"embedded_per_minute", "jobs", "workers"},
+    "ben": set(),
+}
+INSERTED = {
+    "embedder": {
+        *("embedded_per_minute", "jobs", "manifest", "models", "queued_models", "term_vectors"),
+        *("vectors", "workers"),
+    },
+    "ben": set(),
+}
+
+
+@pytest.mark.usefixtures("indexed")
+@pytest.mark.parametrize("role", ["ann", "ben", "embedder"])
+def test_each_role_has_the_least_rights_on_each_table(server: PostgresServer, role: str) -> None:
+    query = "SELECT tablename FROM pg_tables WHERE schemaname = 'docs'"
+    tables = {str(name) for (name,) in server.sql(query, database="marklight")}
+    assert len(tables) > 25
+    inserted = INSERTED.get(role, tables - {"lock_secret", "roles", "state"})
+
+    def allowed(statement: str) -> set[str]:
+        statements = {table: statement.format(f"docs.{table}") for table in tables}
+        return {table for table in tables if not refused(server, role, statements[table])}
+
+    assert allowed("DELETE FROM {} WHERE false") == DELETED[role]
+    assert (
+        allowed("INSERT INTO {0} OVERRIDING SYSTEM VALUE SELECT * FROM {0} WHERE false") == inserted
+    )
+    secret = {"lock_secret", "roles"} if role == "ben" else {"roles"}
+    assert allowed("SELECT 1 FROM {} LIMIT 1") == tables - secret
+    for table in ("chunks", "contents", "links", "lock_secret", "metadata", "roles", "vectors"):
+        (column,) = server.sql(
+            f"SELECT attname FROM pg_attribute WHERE attrelid = 'docs.{table}'::regclass AND attnum = 1",
+            database="marklight",
+        )[0]
+        assert refused(server, role, f'UPDATE docs.{table} SET "{column}" = DEFAULT WHERE false')
+
+
+def test_a_login_that_guesses_the_key_of_a_lock_stops_nobody(
+    server: PostgresServer, indexed: Path
+) -> None:
+    import psycopg
+
+    guesses = [
+        int.from_bytes(blake2b("\0".join(parts).encode(), digest_size=8).digest(), signed=True)
+        for start in (("marklight",), ())
+        for parts in (
+            (*start, "docs", "writers"),
+            (*start, "docs", "documents"),
+            (*start, "create"),
+        )
+    ]
+    with psycopg.connect(address(server, "ben").partition("&library")[0]) as connection:
+        for guess in guesses:
+            connection.execute("SELECT pg_advisory_lock(%s)", [guess])
+        write(indexed, {"okapi.md": "# Okapi\n\nAn okapi is shy.\n"})
+        with library(indexed, engine=address(server, "ann")) as lib:
+            assert len(lib.index().added) == 1
+            (indexed / "okapi.md").unlink()
+            assert len(lib.index().removed) == 1
 
 
 @pytest.mark.usefixtures("indexed")
@@ -101,6 +171,12 @@ def test_nobody_but_the_owner_changes_tables(server: PostgresServer, role: str) 
 
 def test_a_role_without_rights_gets_a_clear_error(server: PostgresServer, indexed: Path) -> None:
     server.sql("CREATE ROLE stranger LOGIN")
+    with (
+        library(indexed, engine=address(server, "stranger")) as lib,
+        pytest.raises(StoreError, match='permission denied for database "marklight"'),
+    ):
+        lib.search("refresh token")
+    server.sql("GRANT CONNECT ON DATABASE marklight TO stranger")
     with (
         library(indexed, engine=address(server, "stranger")) as lib,
         pytest.raises(StoreError, match="docs"),

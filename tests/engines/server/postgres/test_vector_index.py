@@ -13,7 +13,6 @@ from psycopg import errors, sql
 
 from marklight.engines import PostgresSettings
 from marklight.engines.relational.write import ChangedRows, InsertedEntry
-from marklight.engines.server.postgres.schema import lock_key
 from marklight.engines.server.postgres.session import PostgresSession
 from marklight.engines.server.postgres.vector_index import PostgresVectors
 from marklight.model import Batch
@@ -107,7 +106,7 @@ def test_an_index_that_a_crash_left_incomplete_is_built_again(reopen: Open) -> N
 def test_one_process_builds_while_others_go_on(reopen: Open) -> None:
     first, second, matrix = reopen(exact_below=100), reopen(exact_below=100), near_topics(200)
     with first.session() as session:
-        key = lock_key(first.connections.address.library, "vector index")
+        key = session.lock_key("vector index")
         session.value("SELECT pg_advisory_lock(?)", [key])  # as if a third one were building
         first.add(matrix[:150])
         first.build()

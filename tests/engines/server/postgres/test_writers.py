@@ -88,13 +88,12 @@ def held_seconds(
 ) -> float:
     """Return how long a commit of some documents waits for another one, which takes 0.3 s."""
     one, other, _ = writers
-    library = one.connections.address.library
     locked = threading.Event()
 
     def hold() -> None:
         with one.hold(1), one.session.transaction():
             ids = [DocumentId("docs", path) for path in first]
-            lock_documents(one.session, library, ids, all=False)
+            lock_documents(one.session, ids, all=False)
             locked.set()
             time.sleep(0.3)
 
@@ -104,7 +103,7 @@ def held_seconds(
     with other.hold(1), other.session.transaction():
         started = time.monotonic()
         ids = [DocumentId("docs", path) for path in second]
-        lock_documents(other.session, library, ids, all=more.get("all", False))
+        lock_documents(other.session, ids, all=more.get("all", False))
         waited = time.monotonic() - started
     thread.join()
     return waited

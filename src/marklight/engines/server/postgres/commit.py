@@ -47,7 +47,7 @@ def apply(engine: PostgresEngine, session: PostgresSession, batch: Batch) -> int
     """
     machine = engine.settings.machine
     with session.transaction():
-        _lock(session, engine.address.library, batch)
+        _lock(session, batch)
         others = states_on_other_machines(session, machine, batch.entries)
         change = write.replace_documents(session, batch)
         states = ((item.document, item.entry.document.file) for item in change.inserted)
@@ -73,9 +73,9 @@ def _replaced(batch: Batch) -> list[DocumentId]:
     return [*batch.removed, *(entry.document.id for entry in batch.entries)]
 
 
-def _lock(session: PostgresSession, library: str, batch: Batch) -> None:
+def _lock(session: PostgresSession, batch: Batch) -> None:
     documents = [*_replaced(batch), *(id for id, _ in batch.touched)]
-    lock_documents(session, library, documents, all=batch.communities is not None)
+    lock_documents(session, documents, all=batch.communities is not None)
 
 
 def without_long_paths(batch: Batch) -> tuple[Batch, int]:
@@ -179,8 +179,8 @@ class Writers(local):
         self, connection: AnyConnection, function: str, wait_seconds: float, deadline: float
     ) -> None:
         milliseconds = max(1, round((deadline - time.monotonic()) * 1000))  # 0 would mean no limit
-        key = schema.writer_key(self.connections.address.library)
         try:
+            key = schema.writer_key(connection)
             connection.execute(f"SET lock_timeout = {milliseconds}".encode())
             connection.execute(f"SELECT {function}($1)".encode(), [key])
             connection.execute("SET lock_timeout = 0")
@@ -202,15 +202,14 @@ class Writers(local):
             self.connections.give_back(session.connection)
 
 
-def lock_documents(
-    session: PostgresSession, library: str, documents: Sequence[DocumentId], *, all: bool
-) -> None:
+def lock_documents(session: PostgresSession, documents: Sequence[DocumentId], *, all: bool) -> None:
     """Lock documents until the end of the transaction, in the same order in every process.
 
     A batch that changes all documents, or very many, waits for all other commits and excludes them.
     """
-    everything = schema.lock_key(library, "documents")
-    keys = sorted({schema.lock_key(library, "document", *id) for id in documents})
+    secret = session.value(schema.READ_SECRET)
+    everything = schema.lock_key(secret, "documents")
+    keys = sorted({schema.lock_key(secret, "document", *id) for id in documents})
     if all or len(keys) > MAX_DOCUMENT_LOCKS:
         session.value("SELECT pg_advisory_xact_lock(?)", [everything])
         return

@@ -43,7 +43,7 @@ _MAINTENANCE_CONNECTIONS = 3
 _MAY_ONLY_READ = (
     "SELECT pg_is_in_recovery() OR coalesce(NOT has_table_privilege("
     "(SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
-    " WHERE n.nspname = $1 AND c.relname = 'documents'), 'INSERT'), false)"
+    " WHERE n.nspname = $1 AND c.relname = 'state'), 'UPDATE'), false)"
 )
 _SERVER = (
     "SELECT current_setting('server_version'),"

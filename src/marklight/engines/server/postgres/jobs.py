@@ -11,7 +11,6 @@ from contextlib import contextmanager
 
 from marklight.engines.relational.write import ChangedRows
 from marklight.engines.server.postgres.connections import Connections, MissingLibrary
-from marklight.engines.server.postgres.schema import lock_key
 from marklight.engines.server.postgres.session import PostgresSession, borrowed_session
 from marklight.errors import StoreError
 from marklight.ports import FailedJob, Job, QueueStatus
@@ -73,7 +72,7 @@ class JobQueue:
     def fill(self, model: str) -> int:
         """Queue the texts without a vector that are not queued yet; return how many."""
         with self._session() as session:
-            session.run("SELECT pg_advisory_xact_lock(?)", [self._lock_key("fill")])
+            session.run("SELECT pg_advisory_xact_lock(?)", [session.lock_key("queue", "fill")])
             missing = _WITHOUT_VECTOR.format(model="?", digest="c.digest")
             added = session.run(
                 "INSERT INTO jobs (model, digest) SELECT ?, c.digest FROM chunks c"
@@ -171,7 +170,7 @@ class JobQueue:
         """Yield true to one process at a time for each task, false to all others."""
         with self._session() as session:
             # Released at the end of the transaction, also if the process is killed.
-            key = self._lock_key(task)
+            key = session.lock_key("queue", task)
             yield bool(session.value("SELECT pg_try_advisory_xact_lock(?)", [key]))
 
     def _see(self, session: PostgresSession, model: str, worker: str) -> None:
@@ -180,9 +179,6 @@ class JobQueue:
             " ON CONFLICT (worker) DO UPDATE SET model = excluded.model, seen = now()",
             [worker, model],
         )
-
-    def _lock_key(self, task: str) -> int:
-        return lock_key(self.connections.address.library, "queue", task)
 
     # For status
 

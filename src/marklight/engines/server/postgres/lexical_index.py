@@ -23,7 +23,6 @@ from marklight.engines.relational.filters import RowReader
 from marklight.engines.server.bm25 import Ints
 from marklight.engines.server.postgres.indexes import DerivedIndex
 from marklight.engines.server.postgres.lexical_search import LexicalCache, PostgresLexicalReader
-from marklight.engines.server.postgres.schema import lock_key, writer_key
 from marklight.engines.server.postgres.segments import (
     MAX_PASSAGES,
     NO_ROWS,
@@ -104,7 +103,7 @@ class PostgresLexical(DerivedIndex[RowReader]):
         with suppress(StoreError), borrowed_session(connections) as session:
             if reason := outdated_reason(session):
                 with session.transaction():
-                    key = writer_key(connections.address.library)
+                    key = session.lock_key("writers")
                     if not session.value("SELECT pg_try_advisory_xact_lock(?)", [key]):
                         return
                     if outdated_reason(session):  # else another process has done it meanwhile
@@ -194,7 +193,7 @@ def merge_all(session: PostgresSession) -> None:
 def _merge_once(session: PostgresSession) -> bool:
     """Merge one set of segments in a transaction; return false if there is none."""
     with session.transaction():
-        if not session.value("SELECT pg_try_advisory_xact_lock(?)", [merge_key(session)]):
+        if not session.value("SELECT pg_try_advisory_xact_lock(?)", [session.lock_key("merge")]):
             return False
         # Statements of the transaction see what an earlier merge committed.
         chosen = _choose(session)
@@ -203,15 +202,11 @@ def _merge_once(session: PostgresSession) -> bool:
         return bool(chosen)
 
 
-def merge_key(session: PostgresSession) -> int:
-    """Return the key of the advisory lock under which segments are replaced."""
-    return lock_key(session.connections.address.library, "merge")
-
-
 def _choose(session: PostgresSession) -> list[int]:
-    """Return the segments to be merged next; none if there is nothing to do."""
+    """Return the segments to be merged next; none if there is nothing to do, or if this role may not merge."""
     rows = session.all(
-        "SELECT id, passages, net_passages FROM segments WHERE analyzer = ? ORDER BY passages, id",
+        "SELECT id, passages, net_passages FROM segments WHERE analyzer = ?"
+        " AND has_table_privilege('segments', 'DELETE') ORDER BY passages, id",
         [analyzer_fingerprint()],
     )
     sizes = {id: passages for id, passages, _ in rows}
@@ -350,7 +345,7 @@ def outdated_reason(session: PostgresSession) -> str:
 
 def rebuild(session: PostgresSession) -> None:
     """Write the index again from the passages, in the transaction of a session that excludes other writers."""
-    session.value("SELECT pg_advisory_xact_lock(?)", [merge_key(session)])
+    session.value("SELECT pg_advisory_xact_lock(?)", [session.lock_key("merge")])
     for table in PostgresLexical.tables:
         session.run(f"DELETE FROM {table}")
     stored = passages_to_index(session)

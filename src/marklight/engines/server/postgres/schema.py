@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
@@ -113,17 +114,53 @@ CREATE TABLE embedded_per_minute (
 """
 
 
-def lock_key(*parts: str) -> int:
+SECRET_TABLE = """
+CREATE TABLE lock_secret (id bigint PRIMARY KEY CHECK (id = 1), secret text COLLATE "C" NOT NULL)
+"""
+READ_SECRET = "SELECT secret FROM lock_secret"
+"""The secret of the keys of advisory locks, which any login of the database could hold otherwise."""
+ROLES = "roles"
+"""The table in which an administrator names roles and their duties; only the owner of the library may write it."""
+_DELETED = frozenset(
+    "documents edges embedded_per_minute failures jobs models outbox postings qdrant_dropped qdrant_models qdrant_state"
+    " queued_models segments term_frequencies term_vectors terms titles vectors workers".split()
+)
+"""Tables from which writers delete rows; those of a deleted document are deleted by the rights of the owner."""
+_UPDATED = frozenset(
+    "documents edges embedded_per_minute failures file_states jobs manifest models outbox qdrant_state queued_models state"
+    " term_frequencies terms workers".split()
+)
+_SHIPPED = frozenset("outbox qdrant_dropped qdrant_models qdrant_state term_frequencies".split())
+_QUEUE = frozenset("embedded_per_minute jobs queued_models workers".split())
+_VECTORS = frozenset("manifest models term_vectors vectors".split())
+
+
+def duty_rights(duty: str, right: str, tables: frozenset[str]) -> frozenset[str]:
+    """Return the tables on which a reader, writer or worker has a right: SELECT, INSERT, UPDATE or DELETE."""
+    granted: dict[tuple[str, str], frozenset[str]] = {
+        ("reader", "SELECT"): tables - {"lock_secret"},
+        ("writer", "SELECT"): tables,
+        ("writer", "INSERT"): tables - {"state", "lock_secret"},
+        ("writer", "UPDATE"): _UPDATED,
+        ("writer", "DELETE"): _DELETED,
+        ("worker", "SELECT"): tables,
+        ("worker", "INSERT"): _SHIPPED | _QUEUE | _VECTORS,
+        ("worker", "UPDATE"): _UPDATED & (_SHIPPED | _QUEUE | _VECTORS | {"state"}),
+        ("worker", "DELETE"): _SHIPPED | _QUEUE - {"queued_models"},
+    }
+    return granted.get((duty, right), frozenset()) & tables - {ROLES}
+
+
+def lock_key(secret: str, *parts: str) -> int:
     """Return the key of an advisory lock: 64 bits of a digest."""
-    digest = blake2b(
-        "\0".join(("marklight", *parts)).encode("utf-8", "surrogatepass"), digest_size=8
-    )
+    digest = blake2b("\0".join((secret, *parts)).encode("utf-8", "surrogatepass"), digest_size=8)
     return int.from_bytes(digest.digest(), "big", signed=True)
 
 
-def writer_key(library: str) -> int:
+def writer_key(connection: AnyConnection) -> int:
     """Return the key of the lock that writers share, and that cleaning, checking and creating tables take alone."""
-    return lock_key(library, "writers")
+    (secret,) = connection.execute(READ_SECRET).fetchone() or ("",)
+    return lock_key(secret, "writers")
 
 
 def check_version(version: int | None, where: str) -> None:
@@ -169,17 +206,20 @@ def prepare(
     version = read_version(connection)
     check_version(version, where)
     missing = [index for index in indexes if not _has_table(connection, library, index.tables[0])]
-    if version is not None and not missing:
+    has_secret = _has_table(connection, library, "lock_secret")
+    if version is not None and has_secret and not missing:
         return
     try:
         if version is None:
             check_usage(connections, connection)
             _create_schema(connections, connection, library)
+        if not has_secret:
+            _create_secret(connection)
         with connection.transaction():
             connection.execute(
                 "SELECT set_config('lock_timeout', $1, true)", [f"{_LOCK_SECONDS:g}s"]
             )
-            connection.execute("SELECT pg_advisory_xact_lock($1)", [writer_key(library)])
+            connection.execute("SELECT pg_advisory_xact_lock($1)", [writer_key(connection)])
             # Another process may have created some of them while this one waited.
             if read_version(connection) is None:
                 connection.execute(TABLES.encode(), prepare=False)
@@ -190,6 +230,7 @@ def prepare(
             for index in missing:
                 if not _has_table(connection, library, index.tables[0]):
                     connection.execute(index.create_tables.encode(), prepare=False)
+            _grant_rights(connection, library)
     except errors.InsufficientPrivilege as error:
         raise _missing_rights(error, library, where, version, connection.info.user) from error
     except errors.LockNotAvailable as error:
@@ -205,22 +246,61 @@ def _has_table(connection: AnyConnection, library: str, name: str) -> bool:
 
 
 def _create_schema(connections: Connections, connection: AnyConnection, library: str) -> None:
-    """Create the extension and the schema unless they exist, in a way that other processes may do the same."""
+    """Create the extension and the schema unless they exist; other processes may do the same meanwhile."""
     where = str(connections.address)
-    with connection.transaction():
-        connection.execute("SELECT pg_advisory_xact_lock($1)", [lock_key("create")])
-        version = "SELECT extversion FROM pg_extension WHERE extname = 'vector'"
-        if not _exists(connection, version):
+    version = "SELECT extversion FROM pg_extension WHERE extname = 'vector'"
+    if not _exists(connection, version):
+        with _unless_created(connection):
             _create_extension(connection, where)
-        (installed,) = connection.execute(version).fetchone() or ("none",)
-        if [int(number) for number in re.findall(r"\d+", installed)] < [0, 8]:
-            raise StoreError(  # filtered searches need its iterative scans
-                f"{where} needs pgvector 0.8 or newer; the database has {installed}",
-                "Ask an administrator to run in this database: ALTER EXTENSION vector UPDATE",
-            )
-        if not _exists(connection, "SELECT 1 FROM pg_namespace WHERE nspname = $1", library):
+    (installed,) = connection.execute(version).fetchone() or ("none",)
+    if [int(number) for number in re.findall(r"\d+", installed)] < [0, 8]:
+        raise StoreError(  # filtered searches need its iterative scans
+            f"{where} needs pgvector 0.8 or newer; the database has {installed}",
+            "Ask an administrator to run in this database: ALTER EXTENSION vector UPDATE",
+        )
+    if not _exists(connection, "SELECT 1 FROM pg_namespace WHERE nspname = $1", library):
+        with _unless_created(connection):
             connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(library)))
     connections.configure(connection)
+
+
+def _create_secret(connection: AnyConnection) -> None:
+    with _unless_created(connection):
+        connection.execute(SECRET_TABLE.encode())
+        connection.execute("INSERT INTO lock_secret VALUES (1, $1)", [secrets.token_hex(16)])
+
+
+@contextmanager
+def _unless_created(connection: AnyConnection) -> Iterator[None]:
+    """Begin a transaction whose changes may exist when it waited for another one: an advisory lock would need a known key."""
+    with (
+        suppress(
+            errors.DuplicateObject,
+            errors.DuplicateSchema,
+            errors.DuplicateTable,
+            errors.UniqueViolation,
+        ),
+        connection.transaction(),
+    ):
+        yield
+
+
+def _grant_rights(connection: AnyConnection, library: str) -> None:
+    """Grant the roles that an administrator named their rights on all tables."""
+    if not _has_table(connection, library, ROLES):
+        return
+    query = "SELECT tablename FROM pg_tables WHERE schemaname = $1"
+    tables = frozenset(name for (name,) in connection.execute(query, [library]).fetchall())
+    for role, duty in connection.execute("SELECT role::text, duty FROM roles").fetchall():
+        name = sql.Identifier(role)
+        for right in ("SELECT", "INSERT", "UPDATE", "DELETE"):
+            if granted := sorted(duty_rights(duty, right, tables)):
+                statement = sql.SQL("GRANT {} ON {} TO {}")
+                names = sql.SQL(", ").join(map(sql.Identifier, granted))
+                connection.execute(statement.format(sql.SQL(right), names, name))
+        if duty != "reader":
+            statement = sql.SQL("GRANT USAGE ON ALL SEQUENCES IN SCHEMA {} TO {}")
+            connection.execute(statement.format(sql.Identifier(library), name))
 
 
 def _exists(connection: AnyConnection, query: str, *values: str) -> bool:

@@ -18,7 +18,12 @@ from psycopg import RawServerCursor, sql
 
 from marklight.engines.relational import Row
 from marklight.engines.server.postgres.connections import AnyConnection, Connections, MissingLibrary
-from marklight.engines.server.postgres.schema import READ_STATE, check_version
+from marklight.engines.server.postgres.schema import (
+    READ_SECRET,
+    READ_STATE,
+    check_version,
+    lock_key,
+)
 
 STATEMENT_SECONDS = 30
 """Time limit of one statement of a search, far above that of any search that works; writing has none."""
@@ -99,6 +104,10 @@ class PostgresSession:
         finally:
             with self.locked():
                 _close(cursor)
+
+    def lock_key(self, *parts: str) -> int:
+        """Return the key of an advisory lock of this library."""
+        return lock_key(self.value(READ_SECRET), *parts)
 
     def run(self, sql: str, values: Sequence[Any] = ()) -> int:
         """Execute a statement; return the number of rows that it changed."""

@@ -21,7 +21,7 @@ from psycopg.adapt import Dumper
 from psycopg.pq import Format
 
 from marklight.engines.server.postgres.indexes import DerivedIndex
-from marklight.engines.server.postgres.schema import lock_key
+from marklight.engines.server.postgres.schema import READ_SECRET, lock_key
 from marklight.model import Vectors
 from marklight.ports import VectorReader
 
@@ -330,7 +330,7 @@ class PostgresVectors(DerivedIndex[VectorReader]):
                 "DELETE FROM vectors v USING models m"
                 " WHERE m.row = v.model AND vector_dims(v.embedding) <> m.dimension"
             )
-        key = lock_key(session.connections.address.library, _LOCK)
+        key = session.lock_key(_LOCK)
         if session.value("SELECT pg_try_advisory_xact_lock(?)", [key]):  # else one is being built
             with session.locked() as connection:
                 unusable, _ = self._work(connection)
@@ -376,7 +376,8 @@ class PostgresVectors(DerivedIndex[VectorReader]):
         """Delete and build indexes one after another, unless another process does so."""
         try:
             with connections.connection() as connection:
-                key = lock_key(connections.address.library, _LOCK)
+                (secret,) = connection.execute(READ_SECRET).fetchone() or ("",)
+                key = lock_key(secret, _LOCK)
                 locked = connection.execute("SELECT pg_try_advisory_lock($1)", [key]).fetchone()
                 if locked is None or not locked[0]:
                     return

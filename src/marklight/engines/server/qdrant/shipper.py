@@ -19,7 +19,6 @@ from qdrant_client import grpc as api
 
 from marklight.engines.lexical import CODE, FIELDS, WHOLE, analyzer_fingerprint, passage_terms
 from marklight.engines.relational.documents import passages_to_index
-from marklight.engines.server.postgres.schema import lock_key
 from marklight.engines.server.postgres.session import PostgresSession
 from marklight.engines.server.postgres.vector_index import STORED
 from marklight.engines.server.qdrant import collections
@@ -85,7 +84,7 @@ def ship(session: PostgresSession, cluster: Cluster, wait_seconds: float = WAIT_
 def shipping_lock(session: PostgresSession, wait_seconds: float) -> Iterator[bool]:
     """Exclude other processes that ship; yield false if meanwhile one of them has shipped everything."""
     end = time.monotonic() + wait_seconds
-    key = lock_key(session.connections.address.library, "outbox")
+    key = session.lock_key("outbox")
     while not session.value("SELECT pg_try_advisory_lock(?)", [key]):
         if not is_behind(session):
             yield False
