@@ -95,3 +95,30 @@ def _counts(results: Results) -> list[str]:
         f'<text x="{_x((at + 0.5) / len(bins)):.0f}" y="{_y(0) + 58:.0f}" text-anchor="middle" font-size="11">{each.count:,}</text>'
         for at, each in enumerate(bins)
     ]
+
+
+def timeline(series: Mapping[str, tuple[str, Sequence[tuple[float, float]]]]) -> str:
+    """Draw one panel for each series, by name with its unit: values over minutes."""
+    width, height, gap = 560, 130, 56
+    total = TOP + len(series) * (height + gap)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {LEFT + width + 24} {total}"'
+        ' font-family="Helvetica, Arial, DejaVu Sans, sans-serif" font-size="13" role="img" aria-label="Values over time">',
+        f'<rect width="{LEFT + width + 24}" height="{total}" fill="#fff"/>',
+    ]
+    for row, (name, (unit, points)) in enumerate(series.items()):
+        top, last = TOP + row * (height + gap), max(time for time, _ in points)
+        most = max(value for _, value in points) or 1
+        line = " ".join(
+            f"{LEFT + width * time / last:.1f},{top + height * (1 - value / most):.1f}"
+            for time, value in points
+        )
+        parts += [
+            f'<text x="{LEFT}" y="{top - 8}" font-weight="bold">{escape(name)}</text>',
+            f'<rect x="{LEFT}" y="{top}" width="{width}" height="{height}" fill="none" stroke="#999"/>',
+            f'<text x="{LEFT - 8}" y="{top + 10}" text-anchor="end">{most:,.0f} {escape(unit)}</text>',
+            f'<text x="{LEFT - 8}" y="{top + height}" text-anchor="end">0</text>',
+            f'<text x="{LEFT + width}" y="{top + height + 16}" text-anchor="end">{last:.0f} minutes</text>',
+            f'<polyline points="{line}" fill="none" stroke="{COLOURS[row % len(COLOURS)]}" stroke-width="1.5"/>',
+        ]
+    return "\n".join([*parts, "</svg>\n"])
