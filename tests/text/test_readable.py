@@ -32,6 +32,7 @@ from marklight.text.markdown import only_embeds, readable, snippet
         ("snake_case_name and 2*3*4 and *it*", "snake_case_name and 2*3*4 and it"),
         ("a\n\n***\n\n[ref]: http://x.y", "a"),
         ("See <https://a.b/c>.", "See https://a.b/c."),
+        ("by [@robot[bot]](https://a.b/c), [a](b)", "by @robot[bot], a"),
         ("---", "---"),
     ],
 )

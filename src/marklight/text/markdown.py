@@ -324,6 +324,12 @@ _ENDS_LINE = lazy_pattern(r"(?:\\|  |<br[ \t]*/?>)$|^[ \t>]{0,9}#{1,6}[ \t]", re
 """A hard line end, or a heading."""
 _DEFINITION = lazy_pattern(r"[ \t]{0,3}\[(?!\^)[^\]\n]{1,200}\]:[ \t]*\S+.*")
 _INLINE_MARKUP = (
+    (  # a link with brackets in its text, [@robot[bot]](…)
+        lazy_pattern(
+            r"(?<!!)\[([^\[\]\n]{0,300}\[[^\[\]\n]{1,100}\][^\[\]\n]{0,300})\]\([^()\s]{1,2000}\)"
+        ),
+        r"\1",
+    ),
     (lazy_pattern(r"<((?:https?://|mailto:)[^<>\s]{1,2000})>"), r"\1"),
     (
         lazy_pattern(

@@ -122,9 +122,9 @@ def test_an_endless_response_ends_at_the_token_limit() -> None:
     does = Chat("word " * 20, endless=True)
     with chatting(does) as address:
         text, error = partly(address)
+        assert does.left.wait(10), "the connection is closed, so that the server stops"
     assert len(text) < 100 * generator.MAX_CHARACTERS_PER_TOKEN + 100
     assert "token limit" in error
-    assert does.left.wait(10), "the connection is closed, so that the server stops"
 
 
 def test_an_endless_response_without_text_ends_at_the_time_limit() -> None:

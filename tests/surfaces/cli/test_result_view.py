@@ -54,6 +54,11 @@ def test_equally_good_documents_are_a_list_and_not_a_doubt() -> None:
     assert not any("0.14" in row for row in rows)
 
 
+def test_a_score_of_zero_is_not_printed() -> None:
+    rows = view(hit("a.md", 0.8), hit("b.md", 0.001), everything=True)
+    assert rows[3].endswith("  mentions")
+
+
 def test_a_doubtful_best_result_is_announced() -> None:
     assert view(hit("a.md", 0.2, probability=0.3))[0] == (
         "No passage stands out. These come closest:"

@@ -110,7 +110,8 @@ def answer_view(answer: Answer, style: Style, width: int, *, everything: bool = 
             )
             lines.append(header(hit, answer, style, width, follows=at > 0, scored=scored))
             lines += passage_rows(hit, answer.query, matcher, style, width, rows)
-        if linked := linked_line(group[0], answer.several_collections, style):
+        linked = linked_line(group[0], answer.several_collections, style)
+        if answer.hits and linked:
             lines.append(style.dim(cut(FURTHER + linked, width)))
         groups.append("\n".join(lines))
     above = [] if everything else _headline(answer, shown, is_list)
@@ -166,9 +167,11 @@ def by_document(hits: Iterable[Hit]) -> list[list[Hit]]:
 
 
 def certainty(hit: Hit, answer: Answer) -> str:
-    """Return `answers 0.83`, `mentions 0.12` or `weak 0.04`; the score alone if scores are not calibrated."""
+    """Return `answers 0.83`, `mentions 0.12` or `weak`; the score alone if scores are not calibrated."""
     score = f"{hit.score:.2f}"
-    return f"{verdict(hit)} {score}" if answer.calibrated else score
+    if not answer.calibrated:
+        return score
+    return f"{verdict(hit)} {score}" if float(score) else verdict(hit)
 
 
 def header(

@@ -178,10 +178,10 @@ function path(name) {
   return make("span", { class: "path" }, make("span", { class: "folders" }, name.slice(0, at)), make("span", {}, name.slice(at)));
 }
 
-// Running text that ends with a sentence, or with a word and an ellipsis.
+// Running text that ends with a sentence, or with a word and an ellipsis; an ellipsis before it if it begins within a sentence.
 function cut(snippet) {
   const text = snippet.replace(/\s+/g, " ").trim();
-  const whole = text.replace(/^… /, "").replace(/ …$/, "");
+  const whole = text.replace(/^… /, "").replace(/ …$/, "").replace(/^(?=\p{Ll}[\p{Ll}\d]* )/u, "… ");
   if (whole.length <= SNIPPET) return whole.length < text.length && !/[.!?]$/.test(whole) ? `${whole} …` : whole;
   const end = whole.slice(0, SNIPPET).search(/[.!?](?!.*[.!?]\s)\s/);
   if (end > SNIPPET / 2) return whole.slice(0, end + 1);
