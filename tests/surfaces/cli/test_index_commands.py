@@ -52,6 +52,16 @@ def test_ignored_shows_the_rule(folder: Path, capsys: pytest.CaptureFixture[str]
     assert not run_json(capsys, "ignored", "espresso.md", "--json")["ignored"]
 
 
+def test_ignored_looks_in_the_library_of_the_file(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_cli(capsys, "index")
+    write(folder, {"a.pdf": "x"})
+    monkeypatch.chdir(folder.parent)
+    assert "a.pdf: " in (out := run_cli(capsys, "ignored", f"{folder.name}/a.pdf")[1])
+    assert "index of its own" not in out
+
+
 def test_ignored_shows_why_a_file_was_skipped(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -46,6 +46,17 @@ def test_ignored_settings_are_a_notice_and_the_search_continues(
         assert [one for one in notices if one in expected], command
 
 
+def test_a_name_in_place_of_a_folder_lists_these_settings(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = run_cli(capsys, "settings", "search.recency")
+    assert (code, out) == (0, "search.recency.strength  1.0  (built-in)\n")
+    assert list(run_json(capsys, "settings", "serve.port", "--json")) == ["serve.port"]
+    code, _, err = run_cli(capsys, "settings", "nowhere")
+    assert code == 2
+    assert "No such folder" in err
+
+
 def test_trust_prints_and_enables_settings(
     folder: Path, more: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -46,7 +46,7 @@ def settings(
     as_json: bool,
     assignments: tuple[str, ...],
 ) -> int:
-    """List every setting with its value and its source.
+    """List every setting with its value and its source; with a name such as search.recency in place of PATH, only those.
 
     A folder's marklight.toml or pyproject.toml can change only ranking, passage sizes and which documents
     are indexed. Models, servers, the location of the index, paths outside the folder and all other settings
@@ -67,6 +67,11 @@ def _list(folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -> i
     from marklight.library.configuration import OFTEN_CHANGED
 
     wrong = False
+    wanted = [key for key in sorted(_built_in().values) if f"{key}.".startswith(f"{folder}.")]
+    if folder is None or folder.exists():
+        wanted = []
+    elif wanted:
+        folder = None
     try:
         with open_own(folder, assignments) as library:
             values = library.settings
@@ -85,7 +90,7 @@ def _list(folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -> i
                 "source": values.sources[key],
                 **({"ignored": ignored[key]} if key in ignored else {}),
             }
-            for key in sorted(values.values)
+            for key in wanted or sorted(values.values)
         }
         show_json(rows)
         return 0
@@ -96,11 +101,11 @@ def _list(folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -> i
     for key, row in ignored.items():
         value = value_text(key, row["value"])
         lines[key] += f"  [ignored: {value} in {row['source']}: {row['reason']}]"
-    first = [key for key in OFTEN_CHANGED if key in lines]
-    rest = sorted(set(lines) - set(first))
+    first = wanted or [key for key in OFTEN_CHANGED if key in lines]
     show(render.table({key: one_line(lines[key]) for key in first}))
-    show("\nOther settings, which few users change:\n")
-    show(render.table({key: one_line(lines[key]) for key in rest}))
+    if not wanted:
+        show("\nOther settings, which few users change:\n")
+        show(render.table({key: one_line(lines[key]) for key in sorted(set(lines) - set(first))}))
     return SettingsError.exit_code if wrong else 0
 
 

@@ -10,7 +10,7 @@ import click
 
 from marklight.errors import NotFound
 from marklight.formatting import one_line
-from marklight.place import did_you_mean
+from marklight.place import did_you_mean, is_recorded, locate
 from marklight.surfaces import render
 from marklight.surfaces.cli.options import (
     AS_JSON,
@@ -166,8 +166,11 @@ def _print_notices(report: Report) -> None:
 def ignored(file: str, folder: Path | None, as_json: bool, assignments: tuple[str, ...]) -> int:
     """Show whether a file is left out of the index, and by which rule."""
     path = Path(file).absolute()
-    if folder is None and not path.is_relative_to(Path.cwd()):
-        folder = next((parent for parent in path.parents if parent.is_dir()), None)
+    if folder is None:
+        # The library of the file, which may be one below the current folder.
+        parent = next(parent for parent in path.parents if parent.is_dir())
+        outside = not path.is_relative_to(Path.cwd())
+        folder = parent if outside or is_recorded(locate(parent).folder) else None
     with open_own(folder, assignments) as library:
         reason = library.ignored(file)
     if reason == MISSING:

@@ -263,7 +263,7 @@ def _confirm(places: Sequence[DataPlace]) -> None:
     for place in places:
         note(f"To be removed: {place.what} {place.path} ({size_text(place.size)})")
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise UsageError("Nothing was removed, as nobody can be asked here", "Add --yes")
+        raise UsageError("Nothing was removed: there is no terminal to confirm on", "Add --yes")
     if not click.confirm("Remove?", err=True):
         raise UsageError("Nothing was removed")
 
