@@ -75,14 +75,14 @@ def context_levels(chunk: Chunk, document: OutlinedPage, parts: Parts) -> tuple[
     """Return the levels with their sizes, smallest first; one that adds nothing is left out."""
     page, base = document.page, base_level(chunk)
     levels = [Level(base, chunk.lines, len(chunk.text))]
-    larger = {
-        name: level_lines(chunk, name, document, parts)
-        for name in LEVELS
-        if name not in ("passage", base)
-    }
-    for name, lines in sorted(larger.items(), key=lambda item: page.length(item[1])):
+    larger = []
+    for number, name in enumerate(LEVELS):
+        if name not in ("passage", base):
+            lines = level_lines(chunk, name, document, parts)
+            larger.append((page.length(lines), number, lines))
+    for characters, number, lines in sorted(larger):
         if lines != levels[-1].lines or (len(levels) == 1 and _is_part_of_lines(chunk, page)):
-            levels.append(Level(name, lines, page.length(lines)))
+            levels.append(Level(LEVELS[number], lines, characters))
     return tuple(levels)
 
 
@@ -130,5 +130,8 @@ def _is_part_of_lines(chunk: Chunk, page: DocumentLines) -> bool:
     return not page.contains_only(chunk.lines, chunk.text)
 
 
-def _span(*parts: Lines) -> Lines:
-    return min([first for first, _ in parts]), max([last for _, last in parts])
+def _span(passage: Lines, *parts: Lines) -> Lines:
+    first, last = passage
+    for part in parts:
+        first, last = min(first, part[0]), max(last, part[1])
+    return first, last

@@ -42,16 +42,15 @@ _NOT_NEWLINE = lazy_pattern(r"[^\n]")
 _SPACE_LINES = lazy_pattern(r"[ \t]*\n(?:[ \t]*\n)*")
 _MAX_INDENT = 64
 """White space before a comment on its line; one after more is not alone on its line."""
-_COMMENT_MARK = lazy_pattern(
-    r"(?<!\\)%%|<!--"
-    r"|(?<!\{)\{%[^{}]{1,2000}?%\}(?!\})|\{#[^{}]{1,2000}?#\}"
-    r"|(?m:^import [^'\"\n]{0,500}(['\"])[^'\"\n]{1,500}\1;?[ \t]*$)"
-)
-"""The beginning of a comment, or a whole template directive: tags of Liquid and Jinja (`{% include x %}`), comments of Jinja,
-and imports of MDX. What they print is not in the file, and what they enclose is text."""
-_COMMENT_STARTS = ("%%", "<!--", "{%", "{#", "\nimport ")
-_HTML_COMMENT_MARK = lazy_pattern("<!--")
-"""A search for a literal takes a tenth of the time."""
+_COMMENT_MARKS = {
+    "%%": r"(?<!\\)%%",
+    "<!--": "<!--",
+    "{%": r"(?<!\{)\{%[^{}]{1,2000}?%\}(?!\})",
+    "{#": r"\{#[^{}]{1,2000}?#\}",
+    "\nimport ": r"(?m:^import [^'\"\n]{0,500}(['\"])[^'\"\n]{1,500}\1;?[ \t]*$)",
+}
+"""By its first characters, the pattern of the beginning of a comment, or of a whole template directive: tags of Liquid and Jinja
+(`{% include x %}`), comments of Jinja, and imports of MDX. What they print is not in the file, and what they enclose is text."""
 _PARAGRAPH_END = lazy_pattern(r"\n[ \t]*\n")
 _HTML_COMMENT_END = lazy_pattern("-->")
 _COMMENT_END = lazy_pattern("%%")
@@ -105,15 +104,17 @@ def comment_spans(markdown: str, first: int = 0) -> list[tuple[int, int]]:
 
     An Obsidian comment that begins a line may have several paragraphs and ends a line outside of code; another ends in its own paragraph.
     """
-    starts = [start for start in _COMMENT_STARTS if start in markdown]
-    if not starts:
+    marks = [pattern for start, pattern in _COMMENT_MARKS.items() if start in markdown]
+    if _COMMENT_MARKS["{%"] in marks and markdown.count("{%") == markdown.count("{{%"):
+        marks.remove(_COMMENT_MARKS["{%"])  # shortcodes of Hugo
+    if not marks:
         return []
     fences, inline = _fences(markdown), list[tuple[int, int]]()
     spans: list[tuple[int, int]] = []
     unclosed: set[str] = set()
     offset, number, paragraph_end = first, 0, 0
-    marks = _HTML_COMMENT_MARK if starts == ["<!--"] else _COMMENT_MARK
-    while mark := marks.search(markdown, offset):
+    any_mark = re.compile("|".join(marks))  # only those that occur: a literal is found in a tenth of the time
+    while mark := any_mark.search(markdown, offset):
         start, offset = mark.span()
         while number < len(fences) and fences[number][1] <= start:
             number += 1
