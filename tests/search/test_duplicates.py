@@ -184,12 +184,15 @@ def test_near_duplicates_equal_those_of_comparing_all_pairs(
 
 @given(st.lists(st.text(max_size=30).map(normalize), min_size=1, max_size=6))
 def test_signatures_never_differ_in_more_bits_than_trigrams(texts: list[str]) -> None:
-    known = [signature(text) for text in texts]
+    known = [signature.__wrapped__(text) for text in texts]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("marklight.search.duplicates.sys", SimpleNamespace(modules={}))
+        assert [signature.__wrapped__(text) for text in texts] == known  # before numpy is imported
     sets = [trigrams(text.ljust(3, "\0")) for text in texts]
     for one, own in zip(known, sets, strict=True):
         assert len(own) == one.size
         for two, other in zip(known, sets, strict=True):
-            assert np.bitwise_count(one.words ^ two.words).sum() <= len(own ^ other)
+            assert (one.bits ^ two.bits).bit_count() <= len(own ^ other)
 
 
 @pytest.mark.parametrize("stage", [ExactDuplicates(), NearDuplicates()])

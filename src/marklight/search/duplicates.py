@@ -39,6 +39,10 @@ MAX_SIGNATURES = 4096
 the hundred searches before it."""
 
 
+ROUNDING_ERROR = 1e-6
+"""A product of floats may be this much below the integer that it represents."""
+
+
 def merge_duplicates(
     query: Query, hits: Hits, duplicates_of: Callable[[int], Iterable[int]]
 ) -> Hits:
@@ -139,27 +143,15 @@ def trigram_hashes(text: str) -> NDArray[np.uint32]:
 
 
 def trigram_set(text: str) -> set[int]:
-    """Return the same hashes as `trigram_hashes`, without numpy."""
+    """Return the hashes of the different trigrams of a text; without numpy if it is not loaded, as in a first keyword search."""
+    if "numpy" in sys.modules:
+        return set(trigram_hashes(text).tolist())
     codes = [*map(ord, normalize(text).ljust(3, "\0"))]
     first, second, third = MULTIPLIERS
     return {
         one * first + two * second + three * third & 0xFFFFFFFF
         for one, two, three in zip(codes, codes[1:], codes[2:], strict=False)
     }
-
-
-def near_texts(
-    hashes: Callable[[str], set[int]], texts: Sequence[str], overlap: float, better: int
-) -> Iterator[int]:
-    """Yield the indexes of later texts whose trigrams have at least this Jaccard similarity."""
-    one = hashes(texts[better])
-    for worse in range(better + 1, len(texts)):
-        other = hashes(texts[worse])
-        # The similarity is at most the ratio of the sizes, which rules out most pairs.
-        if min(len(one), len(other)) >= overlap * max(len(one), len(other)):
-            shared = len(one & other)
-            if shared / (len(one) + len(other) - shared) >= overlap:
-                yield worse
 
 
 class Signature(NamedTuple):
@@ -169,21 +161,45 @@ class Signature(NamedTuple):
     has, so two texts differ in at most as many bits as trigrams.
     """
 
-    words: NDArray[np.uint64]
+    bits: int
     size: int
     """Number of different trigrams."""
 
 
 @lru_cache(maxsize=MAX_SIGNATURES)
 def signature(text: str) -> Signature:
-    """Return the signature of a text."""
+    """Return the signature of a text; the highest bits of a hash select its bit."""
+    unused_bits = 33 - SIGNATURE_BITS.bit_length()
+    if "numpy" not in sys.modules:
+        hashes, digits = trigram_set(text), bytearray(b"0" * SIGNATURE_BITS)
+        for number in hashes:
+            digits[number >> unused_bits] = ord("1")
+        return Signature(int(digits, 2), len(hashes))
     import numpy as np
 
-    hashes = trigram_hashes(text)
+    different = trigram_hashes(text)
     bits = np.zeros(SIGNATURE_BITS, np.bool_)
-    # The highest bits of a hash select its bit.
-    bits[(hashes >> (33 - SIGNATURE_BITS.bit_length())).astype(np.int64)] = True
-    return Signature(np.packbits(bits).view(np.uint64), len(hashes))
+    bits[different >> unused_bits] = True
+    return Signature(int.from_bytes(np.packbits(bits).tobytes()), len(different))
+
+
+def near_texts(texts: Sequence[str], overlap: float) -> Callable[[int], Iterator[int]]:
+    """Return a function from the index of a text to those of later ones whose trigrams have at least this Jaccard similarity."""
+    signatures, trigrams = list(map(signature, texts)), cache(lambda at: trigram_set(texts[at]))
+    # Two sets with similarity j differ in 1 - j of their union, which is at most the size of either
+    # one / j: the signatures alone rule out nearly all pairs.
+    share = 1 / overlap - 1
+
+    def near(better: int) -> Iterator[int]:
+        bits, size = signatures[better]
+        for worse, (other_bits, other_size) in enumerate(signatures[better + 1 :], better + 1):
+            limit = min(size, other_size) * share + ROUNDING_ERROR
+            if (bits ^ other_bits).bit_count() <= limit:
+                shared = len(trigrams(better) & trigrams(worse))
+                if shared / (size + other_size - shared) >= overlap:
+                    yield worse
+
+    return near
 
 
 class QueryTerms:
@@ -245,7 +261,7 @@ class ExactDuplicates:
     """
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
-        if query.all:
+        if query.all or len({hit.chunk.text_key for hit in hits}) == len(hits):
             return hits
         return merge_shown(hits, tools, partial(self._merge, query))
 
@@ -254,10 +270,6 @@ class ExactDuplicates:
         for index, hit in enumerate(hits):
             groups[hit.chunk.text_key].append(index)
         return merge_duplicates(query, hits, lambda index: groups[hits[index].chunk.text_key])
-
-
-ROUNDING_ERROR = 1e-6
-"""A product of floats may be this much below the integer that it represents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,40 +291,7 @@ class NearDuplicates:
     def _merge(self, query: Query, hits: Hits) -> Hits:
         chunks = [hit.chunk for hit in hits]
         texts = [chunk.text if chunk.is_boilerplate else chunk.own_text for chunk in chunks]
-        if "numpy" not in sys.modules:
-            # The first keyword search of a process: it is over before numpy is imported.
-            return merge_duplicates(
-                query, hits, partial(near_texts, cache(trigram_set), texts, self.overlap)
-            )
-        import numpy as np
-
-        signatures = list(map(signature, texts))
-        words = np.stack([one.words for one in signatures])
-        sizes = np.array([one.size for one in signatures])
-        # Two sets with similarity j differ in 1 - j of their union, which is at most the size of either
-        # one / j: the signatures alone rule out nearly all pairs.
-        share = 1 / self.overlap - 1
-
-        hashes = cache(lambda index: trigram_hashes(texts[index]))
-
-        def possible(block: slice) -> NDArray[np.bool_]:
-            differing = np.bitwise_count(words[block, None] ^ words).sum(axis=2)
-            limits = np.minimum(sizes[block, None], sizes) * share + ROUNDING_ERROR
-            possibly_near: NDArray[np.bool_] = differing <= limits
-            return possibly_near
-
-        def near(better: int, worse: int) -> bool:
-            shared = len(np.intersect1d(hashes(better), hashes(worse), assume_unique=True))
-            return bool(shared / (sizes[better] + sizes[worse] - shared) >= self.overlap)
-
-        candidates = by_blocks(possible)
-        return merge_duplicates(
-            query,
-            hits,
-            lambda better: (
-                worse for worse in candidates(better) if worse > better and near(better, worse)
-            ),
-        )
+        return merge_duplicates(query, hits, near_texts(texts, self.overlap))
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,10 +374,9 @@ def pairwise_similarity(hits: Hits, tools: Tools) -> Matrix:
     similarity: Matrix = np.zeros((len(hits), len(hits)), np.float32)
     if len(embedded) < len(hits):
         hits = tools.read(hits)
-        words = np.stack([signature(hit.chunk.own_text).words for hit in hits])
-        for one, row in zip(words, similarity, strict=True):
-            shared, either = np.bitwise_count(one & words), np.bitwise_count(one | words)
-            row[:] = shared.sum(axis=1) / either.sum(axis=1)
+        bits = [signature(hit.chunk.own_text).bits for hit in hits]
+        for one, row in zip(bits, similarity, strict=True):
+            row[:] = [(one & other).bit_count() / (one | other).bit_count() for other in bits]
     if embedded:
         vectors = np.stack([by_id[hits[index].chunk.id] for index in embedded])
         similarity[np.ix_(embedded, embedded)] = np.vecdot(vectors[:, None], vectors)

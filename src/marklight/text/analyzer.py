@@ -291,8 +291,17 @@ VARIABLE_ENDINGS = "ie"
 def surface_prefixes(term: str) -> tuple[str, ...]:
     """Return how words that are reduced to this term may begin in a folded text; some other words begin so as well."""
     stem = term[:-1] if term[-1] in VARIABLE_ENDINGS else term
-    forms = (form for form, base in variant_forms().items() if base.startswith(stem))
+    forms = (form for form, base in _forms_by_letter().get(stem[:1], ()) if base.startswith(stem))
     return (stem, stem.replace("or", "our"), stem.replace("is", "iz"), *forms)
+
+
+@cache
+def _forms_by_letter() -> dict[str, list[tuple[str, str]]]:
+    """Return variant forms and their base forms by the first letter of the base form; all for the empty one."""
+    forms = {"": list(variant_forms().items())}
+    for form, base in forms[""]:
+        forms.setdefault(base[0], []).append((form, base))
+    return forms
 
 
 @cache
