@@ -252,8 +252,8 @@ def test_a_search_whose_connection_is_cut_is_repeated_once(
 
     with opened(folder, own_server.address(library="docs")) as lib:
         expected = paths(lib.search("refresh token"))
-        run = search.run
-        monkeypatch.setattr(search, "run", cut_first)
+        run = search.open_search
+        monkeypatch.setattr(search, "open_search", cut_first)
         limit = 1
         assert paths(lib.search("refresh token")) == expected
         cuts.clear()

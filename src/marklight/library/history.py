@@ -23,7 +23,7 @@ from marklight.library.refresh import (
     embed_for_seconds,
     repeat_if_lost,
 )
-from marklight.library.search import PreparedSearch, prepare, run, search_deep_enough
+from marklight.library.search import PreparedSearch, open_search, prepare, search_deep_enough
 from marklight.library.validation import commit_query
 from marklight.model import Document, DocumentId, Failure
 from marklight.ports import Embedder, Engine, Progress, Rewrite, Snapshot, Tools
@@ -261,11 +261,12 @@ def _search(library: Library, prepared: PreparedSearch, progress: Progress | Non
             watcher.wake()  # it reads and embeds what there was no time for
     notices += repository_notices(ingest)
     with library.searches, library.commits_engine.snapshot() as snapshot:
-        ranking, counts, more = run(library, prepared, snapshot, search_deep_enough)
+        search = open_search(library, prepared, snapshot)
+        ranking = search_deep_enough(search)
         commits = _commits(ingest, snapshot, [hit.chunk.document for hit in ranking.passages])
         modified = snapshot.documents.modified_times(commits)
     notices += [
-        *more,
+        *search.notices(),
         *prepared.first_use_notices(library),
         *library.commits_engine.take_notices(),
     ]
@@ -279,7 +280,7 @@ def _search(library: Library, prepared: PreparedSearch, progress: Progress | Non
     ranking = ranking.with_passages(kept)._replace(abstained=abstained)
     return Commits(
         *ranking,
-        index=counts,
+        index=search.counts,
         notices=tuple(notices),
         modified=modified,
         took_ms=prepared.took_ms,

@@ -388,7 +388,7 @@ class CollectionFiles:
     def is_here(self, id: DocumentId) -> bool:
         """Return true if the file of a document is on this machine."""
         folder = self.collections.get(id.collection)
-        return folder is not None and os.path.exists(os.path.join(folder, id.path))
+        return folder is not None and os.path.exists(f"{folder}/{id.path}")
 
     def changed(self, indexed: Mapping[DocumentId, IndexedFile]) -> list[DocumentId]:
         """Return the documents whose file changed or disappeared since it was indexed."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from marklight.answer import Answer, Level, Ranking, within_budget
-from marklight.errors import HistoryError, Message, ModelServerError, NotFound
+from marklight.errors import HistoryError, Message, NotFound
 from marklight.lazy import dataclass
 from marklight.library.configuration import Model
 from marklight.library.model_selection import (
@@ -40,10 +39,8 @@ from marklight.text.languages import documents_by_language, query_languages
 
 if TYPE_CHECKING:
     from marklight.library import Library
-    from marklight.results import Listing
+    from marklight.results import Listing, Sort
     from marklight.settings import Settings
-
-Result = TypeVar("Result")
 
 DEPTH_STEP, MAX_DEPTH = 4, 16
 """Factor by which each deeper search multiplies the number of candidates, and its maximum."""
@@ -51,6 +48,14 @@ FEW_CANDIDATES = 20
 """With fewer candidates than this, a deeper search would find no more."""
 DAMAGED = "The passages that match are damaged in the index"
 UNREADABLE = "The documents that match cannot be read (permission denied)"
+
+
+class Page(NamedTuple):
+    """One page of a list of documents."""
+
+    sort: Sort | None
+    number: int
+    limit: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,8 @@ class PreparedSearch:
     reranker: Reranker | None
     check_cancelled: Callable[[], None]
     explain: bool
+    page: Page | None
+    """Documents to list; None to search for passages."""
     started: float
 
     @property
@@ -84,12 +91,15 @@ def prepare(
     check_cancelled: Callable[[], None],
     *,
     explain: bool = False,
+    page: Page | None = None,
 ) -> PreparedSearch:
     """Load the models that a query needs, so that a missing one is reported before any other work."""
     started = time.perf_counter()
     reranker = library.models.reranker_for(query, pipeline)
     embedder = library.models.embedder if query.mode in EMBEDDING_MODES else None
-    return PreparedSearch(query, pipeline, embedder, reranker, check_cancelled, explain, started)
+    return PreparedSearch(
+        query, pipeline, embedder, reranker, check_cancelled, explain, page, started
+    )
 
 
 def search(
@@ -128,8 +138,8 @@ def search_once(
     prepared = prepare(library, checked, pipeline, check_cancelled, explain=explain)
     fresh = refresh_index(library, checked, progress) if refresh else RefreshResult()
     refreshing = progress if refresh and library.indexes_here else None
-    found, reading = read_current(library, prepared, find_passages, refreshing)
-
+    found, reading = read_current(library, prepared, refreshing)
+    assert isinstance(found, FoundPassages)
     ranking = found.ranking
     if reading.denied and ranking.abstained == GONE:
         ranking = ranking._replace(abstained=UNREADABLE)
@@ -185,8 +195,7 @@ def list_documents(
     **options: Any,
 ) -> Listing:
     """Return one page of the documents that match, and the number of all."""
-    from marklight.results import Sort
-    from marklight.search.listing import list_matching
+    from marklight.results import Listing, Sort
 
     text = (query or "").strip()
     if not text:
@@ -194,12 +203,13 @@ def list_documents(
     checked = document_query(library, text or "all", rerank=False, **options)
     checked = checked if text else replace(checked, text="")
     used = library.settings_with(settings, assignments)
-    prepared = prepare(library, checked, library.pipeline_of(used), check_cancelled)
+    wanted = Page(Sort(sort) if sort else None, page, limit)
+    pipeline = library.pipeline_of(used)
+    prepared = prepare(library, checked, pipeline, check_cancelled, page=wanted)
     fresh = refresh_index(library, checked, progress) if refresh else RefreshResult()
     refreshing = progress if refresh and library.indexes_here else None
-    execute = partial(list_matching, sort=Sort(sort) if sort else None, page=page, limit=limit)
-    listing, reading = read_current(library, prepared, execute, refreshing)
-
+    listing, reading = read_current(library, prepared, refreshing)
+    assert isinstance(listing, Listing)
     notices = [*reading.notices, *reading.elsewhere, *stale_notice(len(reading.changed))]
     return replace(
         listing,
@@ -226,9 +236,9 @@ class FoundPassages(NamedTuple):
         return {hit.chunk.document for hit in self.ranking.passages}
 
 
-def find_passages(pipeline: Pipeline, query: Query, tools: Tools) -> FoundPassages:
+def find_passages(search: OpenSearch) -> FoundPassages:
     """Run the pipeline, and leave out passages that are damaged in the index."""
-    ranking, snapshot = search_deep_enough(pipeline, query, tools), tools.snapshot
+    ranking, snapshot = search_deep_enough(search), search.tools.snapshot
     damaged = _damaged_documents(ranking, snapshot)
     if damaged:
         ranking = ranking.without(damaged, DAMAGED)
@@ -258,15 +268,9 @@ class Reading:
     """Documents that were damaged in the index and indexed again."""
 
 
-Found = TypeVar("Found", bound="FoundPassages | Listing")
-
-
 def read_current(
-    library: Library,
-    prepared: PreparedSearch,
-    execute: Callable[[Pipeline, Query, Tools], Found],
-    progress: Progress | None,
-) -> tuple[Found, Reading]:
+    library: Library, prepared: PreparedSearch, progress: Progress | None
+) -> tuple[FoundPassages | Listing, Reading]:
     """Execute a query on one snapshot, and again after stale and damaged documents were indexed again.
 
     A scan with a time limit may not have reached their files. Without a progress nothing is indexed.
@@ -275,8 +279,15 @@ def read_current(
     for attempts_left in reversed(range(MAX_ATTEMPTS + 1 if progress else 1)):
         existing = ExistenceCheck(library.files)
         with library.searches, library.engine.snapshot() as snapshot:
-            found, index, notices = run(library, prepared, snapshot, execute, exists=existing)
-            notices += [*existing.notices(), *incomplete_notices(snapshot)]
+            search = open_search(library, prepared, snapshot, existing)
+            found: FoundPassages | Listing
+            if prepared.page is None:
+                found = find_passages(search)
+            else:
+                from marklight.search.listing import list_matching
+
+                found = list_matching(prepared.pipeline, search.query, search.tools, *prepared.page)
+            notices = [*search.notices(), *existing.notices(), *incomplete_notices(snapshot)]
             files = snapshot.documents.files_of(found.shown)
         changed = library.files.changed(files) if library.indexes_here else []
         damaged: set[DocumentId] = found.damaged if isinstance(found, FoundPassages) else set()
@@ -285,21 +296,32 @@ def read_current(
             break
         repaired |= damaged
     elsewhere = library.shared.elsewhere_notices(files) if library.shared else ()
-    return found, Reading(index, notices, bool(existing.denied), changed, elsewhere, repaired)
+    return found, Reading(
+        search.counts, notices, bool(existing.denied), changed, elsewhere, repaired
+    )
 
 
-def run(
+class OpenSearch(NamedTuple):
+    """A query with everything that its stages need on one snapshot of an index."""
+
+    pipeline: Pipeline
+    query: Query
+    tools: Tools
+    counts: Counts
+    given: list[str]
+
+    def notices(self) -> list[str]:
+        """Return the notices given so far, each once: a deeper search repeats those of the first one."""
+        return list(dict.fromkeys(self.given))
+
+
+def open_search(
     library: Library,
     prepared: PreparedSearch,
     snapshot: Snapshot,
-    execute: Callable[[Pipeline, Query, Tools], Result],
-    *,
     exists: Callable[[DocumentId], bool] = lambda _: True,
-) -> tuple[Result, Counts, list[str]]:
-    """Execute a query on a snapshot of an index; return the result, the counts of the index and notices.
-
-    If a model server fails, keyword search alone answers.
-    """
+) -> OpenSearch:
+    """Choose the languages of a query and the models that know them and have vectors in a snapshot."""
     counts = snapshot.status.counts(library.models.fingerprint()[0])
     of_documents = documents_by_language(snapshot.metadata.languages(), counts.documents)
     languages = query_languages(prepared.query.text, of_documents)
@@ -326,19 +348,12 @@ def run(
         check_cancelled=prepared.check_cancelled,
         explain=prepared.explain,
     )
-    try:
-        result = execute(prepared.pipeline, query, tools)
-    except ModelServerError as error:
-        if query.mode is Mode.SEMANTIC:
-            raise
-        notices.append(f"Answered by keyword search alone: {error}")
-        result = execute(prepared.pipeline, query, replace(tools, embedder=None))
-    # A deeper search repeats the notices of the first one.
-    return result, counts, list(dict.fromkeys(notices))
+    return OpenSearch(prepared.pipeline, query, tools, counts, notices)
 
 
-def search_deep_enough(pipeline: Pipeline, query: Query, tools: Tools) -> Ranking:
+def search_deep_enough(search: OpenSearch) -> Ranking:
     """Search with more candidates while duplicates and deleted files leave too few results."""
+    pipeline, query, tools, *_ = search
     ranking, depth = pipeline(query, tools), 1
     while _is_crowded(ranking) and depth < MAX_DEPTH:
         depth *= DEPTH_STEP

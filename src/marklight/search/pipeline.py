@@ -8,6 +8,7 @@ from time import perf_counter
 from typing import TypeVar
 
 from marklight.answer import Hit, Hits, Ranking, Step, best_first
+from marklight.errors import ModelServerError
 from marklight.lazy import dataclass
 from marklight.ports import Fuse, Refine, Retrieve, Rewrite, ScoredChunk, Tools
 from marklight.query import Mode, Query
@@ -108,7 +109,16 @@ class Pipeline:
     """Minimum number of candidates that each retriever fetches."""
 
     def __call__(self, query: Query, tools: Tools, depth: int = 1) -> Ranking:
-        """Search; `depth` multiplies the number of candidates."""
+        """Search; `depth` multiplies the number of candidates. If a model server fails, keyword search alone answers."""
+        try:
+            return self._search(query, tools, depth)
+        except ModelServerError as error:
+            if query.mode is Mode.SEMANTIC:
+                raise
+            tools.notify(f"Answered by keyword search alone: {error}")
+            return self._search(query, replace(tools, embedder=None), depth)
+
+    def _search(self, query: Query, tools: Tools, depth: int) -> Ranking:
         steps: list[Step] = []
         count = depth * self.candidate_count(query)
         tools = replace(tools, shown=self._shown(query, tools))

@@ -10,7 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from marklight.engines.embedded import vector_files
-from marklight.engines.embedded.lexical_index import EmbeddedLexical, LexicalIndex
+from marklight.engines.embedded.lexical_index import (
+    EmbeddedLexical,
+    LexicalIndex,
+    TableState,
+)
 from marklight.engines.embedded.session import SqliteSession, WriterLock
 from marklight.engines.embedded.store import OTHER_VERSION, Store
 from marklight.engines.relational.snapshot import Caches, RelationalSnapshot, RelationalStatus
@@ -56,14 +60,18 @@ class EmbeddedSnapshot(RelationalSnapshot):
     session: SqliteSession
 
     def __init__(self, parts: Parts, session: SqliteSession) -> None:
-        generation, library, *state = session.all(
-            "SELECT generation, library, chunks, unused_vectors FROM state"
-        )[0]
+        ((generation, library, *state, lexical, commit, opstamp, last_row),) = session.all(
+            "SELECT generation, library, chunks, unused_vectors, lexical, lexical_commit, opstamp,"
+            " (SELECT seq FROM sqlite_sequence WHERE name = 'chunks') FROM state"
+        )
         super().__init__(session, parts.caches, library, generation)
         self.parts = parts
         self.opened_at = time.monotonic()
         self.chunk_count: int = state[0]
         self.unused_vectors: int = state[1]
+        self.lexical_state = TableState(lexical, commit, opstamp)
+        self.deleted_count: int = (last_row or 0) - self.chunk_count
+        """Passages that were ever deleted: row numbers are never reused, so all but the existing ones."""
         if parts.lexical.is_open:
             self.lexical.open_early()
 

@@ -279,9 +279,9 @@ class EmbeddedLexical(RepeatableSearch):
         self._snapshot = snapshot
         self._parts = snapshot.parts
         self._index: OpenIndex | None = None
-        self._state = table_state(snapshot.session)
+        self._state = snapshot.lexical_state
         self._opening = Lock()
-        self._deleted = count_deleted(snapshot.session)
+        self._deleted = snapshot.deleted_count
 
     def find(
         self, terms: Sequence[str], boosts: Mapping[str, float], filters: Filters, limit: int

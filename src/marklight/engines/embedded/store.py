@@ -146,7 +146,7 @@ class Store:
 
     @contextmanager
     def snapshot(self) -> Iterator[SqliteSession]:
-        """Open a connection that sees one commit for as long as it is held."""
+        """Open a connection that sees one commit, that of its first statement, for as long as it is held."""
         if not self.exists:
             with closing(_empty_database(self.path)) as session:
                 yield session
@@ -154,7 +154,6 @@ class Store:
         session = self._acquire()
         try:
             session.run("BEGIN")
-            session.value("SELECT generation FROM state")  # the first read fixes the snapshot
             yield session
         finally:
             self._release(session)
