@@ -11,7 +11,7 @@ from marklight.parameters import Parameter
 from marklight.surfaces.cli import app
 from marklight.surfaces.host import execute
 from marklight.surfaces.mcp import rendering
-from marklight.surfaces.mcp.prompts import PROMPTS
+from marklight.surfaces.mcp.resources import PROMPTS
 from marklight.surfaces.mcp.tool_definitions import Tool, tools_for
 
 from .examples import NOTES, ROOT, alike

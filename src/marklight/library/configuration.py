@@ -30,7 +30,7 @@ from marklight.search import pipeline
 from marklight.settings import ABOVE_ZERO, SHARED_FILE, Layer, Schema, Settings, Within
 
 if TYPE_CHECKING:
-    from marklight.models.remote.server import Server
+    from marklight.models.remote import Server
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +189,7 @@ _DESTINATION = ("address", "key_variable", "key_command")
 def _server(table: str, part: Model | Reranking | Ask, options: Mapping[str, Any]) -> Server | None:
     if not is_remote(part.name):
         return None
-    from marklight.models.remote.server import Key, Server, parse_server
+    from marklight.models.remote import Key, Server, parse_server
 
     kind, model, address, base = parse_server(table, part.name, part.address)
     key = Key(table, part.key_variable, part.key_command)
@@ -200,7 +200,7 @@ def _check_server(table: str, part: Model | Reranking | Ask) -> None:
     """Check the settings of a server, also if the model is local: a key must not be shown as a setting."""
     if not any(getattr(part, name) for name in _DESTINATION) and not is_remote(part.name):
         return
-    from marklight.models.remote.server import Key, parse_server
+    from marklight.models.remote import Key, parse_server
 
     Key(table, part.key_variable, part.key_command)
     parse_server(table, part.name if is_remote(part.name) else "ollama:any", part.address)

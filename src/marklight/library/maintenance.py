@@ -31,7 +31,7 @@ from marklight.settings import user_file
 
 if TYPE_CHECKING:
     from marklight.library import Library
-    from marklight.models.remote.server import Server
+    from marklight.models.remote import Server
 
 
 LOW_DISK_BYTES = 500_000_000

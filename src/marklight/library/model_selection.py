@@ -17,7 +17,7 @@ from marklight.search.fuse import Rerank
 from marklight.settings import Settings
 
 if TYPE_CHECKING:
-    from marklight.models.remote.server import Server
+    from marklight.models.remote import Server
     from marklight.search.pipeline import Pipeline
 
 EMBEDDING_MODES = (Mode.HYBRID, Mode.SEMANTIC)
@@ -184,7 +184,7 @@ class ModelSelection:
         remote = [server for server in used if server and not server.is_local]
         if not remote:
             return []
-        from marklight.models.remote.server import ServerState
+        from marklight.models.remote import ServerState
 
         return [
             f"Passages of this library and queries are sent to {server.address} for {server.name}"

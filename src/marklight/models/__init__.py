@@ -25,7 +25,7 @@ from marklight.platforms import check_address_space
 
 if TYPE_CHECKING:
     from marklight.model import Vector
-    from marklight.models.remote.server import Server
+    from marklight.models.remote import Server
     from marklight.ports import Embedder, Reranker
 
 

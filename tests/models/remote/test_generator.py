@@ -8,9 +8,8 @@ import time
 import pytest
 
 from marklight.errors import ModelServerError, Stopped
-from marklight.models.remote import client, generator, verify
+from marklight.models.remote import Key, Server, client, generator, parse_server, verify
 from marklight.models.remote.generator import RemoteLanguageModel
-from marklight.models.remote.server import Key, Server, parse_server
 from marklight.ports import Prompt
 from tests.models.chatting import Chat, chatting
 

@@ -24,7 +24,7 @@ from marklight.surfaces.daemon import (
     write_state,
 )
 from marklight.surfaces.daemon.client import Connection
-from marklight.surfaces.daemon.ipc_server import MAX_CLIENTS, MAX_REJECTED
+from marklight.surfaces.daemon.process import MAX_CLIENTS, MAX_REJECTED
 from tests.surfaces.daemon.serving import of, serving
 from tests.waiting import PATIENCE_SECONDS, until
 

@@ -15,8 +15,7 @@ from typing import Any
 
 from marklight.surfaces.host import LibraryHost
 from marklight.surfaces.http import Address, listen, port_of
-from marklight.surfaces.http.app import make_app
-from marklight.surfaces.http.server import serve_http
+from marklight.surfaces.http.server import make_app, serve_http
 from tests.making import library, write
 from tests.waiting import until
 

@@ -12,8 +12,8 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from marklight.surfaces.http.app import make_app
 from marklight.surfaces.http.openapi import Description
+from marklight.surfaces.http.server import make_app
 from tests.surfaces.http.serving import Served, serving
 
 TOKEN = "correct-horse"

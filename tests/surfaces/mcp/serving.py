@@ -17,8 +17,7 @@ from mcp import Client, StdioServerParameters
 
 from marklight.surfaces.host import LibraryHost
 from marklight.surfaces.http import Address, listen, port_of
-from marklight.surfaces.http.app import make_app
-from marklight.surfaces.http.server import serve_http
+from marklight.surfaces.http.server import make_app, serve_http
 from marklight.surfaces.mcp.server import LibraryServer, make_server
 from tests.making import library
 

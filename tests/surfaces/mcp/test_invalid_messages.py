@@ -71,7 +71,6 @@ def test_invalid_lines_do_not_disturb_the_server(tmp_path: Path) -> None:
         ("prompts/get", {"name": "research", "arguments": {"questio": "x"}}, -32602),
         ("prompts/get", {"name": "summarize_section", "arguments": {"path": "nowhere.md"}}, -32602),
         ("completion/complete", {"ref": {"type": "ref/nothing"}, "argument": {}}, -32602),
-        ("logging/setLevel", {"level": "loud"}, -32602),
     ],
 )
 def test_invalid_requests_get_an_error_code(

@@ -1,17 +1,361 @@
-"""Models on a server with OpenAI's or Ollama's API; used only if the settings name one."""
+"""Models on a server with OpenAI's or Ollama's API, used only if the settings name one: the settings of the server, its API key,
+which is never shown, and its state: model info and last failure.
+"""
 
 from __future__ import annotations
 
+import os
+import re
+import shlex
+import subprocess
+import time
+from contextlib import suppress
+from dataclasses import field
+from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING
+from threading import Lock
+from typing import TYPE_CHECKING, Annotated, TypeVar
+from urllib.parse import urlsplit
 
-from marklight.errors import ModelServerError
+import msgspec
+from msgspec import Meta, Struct
+
+from marklight.errors import ModelServerError, SettingsError
+from marklight.lazy import dataclass
+from marklight.model import digest
+from marklight.models.record import SERVER_KINDS, ServerKind
 from marklight.ports import Prompt
+from marklight.private_files import cache_folder, write_private
 
 if TYPE_CHECKING:
     from marklight.models.record import Kind
-    from marklight.models.remote.server import Server
     from marklight.models.store import ModelRow
+
+
+OLLAMA = "http://127.0.0.1:11434"
+"""Ollama's default address; a loopback address, so it may be ours too."""
+COMMAND_SECONDS = 30.0
+"""Time limit of the command that prints the key; some wait for a person."""
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_VENDOR_KEY = re.compile(
+    r"(sk|pk|hf|gsk|jina|pa|voyage|xai|nvapi)[-_][\w-]{12}|AIza\w{12}", re.ASCII
+)
+"""Prefixes of the API keys of common vendors."""
+_PRINT_COMMANDS = ("echo", "printf")
+"""Commands that print their arguments; an argument of another command may be the name of an entry."""
+_KEY_LENGTH = 20
+"""Length from which a run of both letters and digits may be a key; hand-set, not measured."""
+RETRY_AFTER_SECONDS = 30.0
+"""Time without requests after a slow failure (circuit breaker); else every query would wait again."""
+SLOW_SECONDS = 1.0
+"""Faster failures are not remembered: trying again costs less than ignoring a server that is back."""
+
+
+Stored = TypeVar("Stored", bound=Struct)
+
+
+class Key:
+    """Source of an API key: a variable or a command, read on first use. The key is in no message, repr or file."""
+
+    def __init__(self, table: str, variable: str = "", command: str = "") -> None:
+        self._table = table
+        self._variable, self._command = variable, command
+        self._lock = Lock()
+        self._read: str | None = None
+        if variable and command:
+            raise SettingsError(
+                f"{table}.key_variable and {table}.key_command are both set", "Remove one of them"
+            )
+        is_name = _VARIABLE.fullmatch(variable) and not looks_like_key(variable)
+        if variable and not is_name and variable not in os.environ:
+            raise _key_in_settings(table, "key_variable")
+        try:
+            self._words = shlex.split(command)
+        except ValueError as error:
+            raise SettingsError(f"{table}.key_command cannot be read: {error}") from None
+        prints = bool(self._words) and os.path.basename(self._words[0]) in _PRINT_COMMANDS
+        if any(map(looks_like_key if prints else is_vendor_key, self._words)):
+            raise _key_in_settings(table, "key_command")
+
+    def __repr__(self) -> str:
+        return f"Key({self._variable or (self._words or ['none'])[0]!r})"
+
+    def header(self) -> dict[str, str]:
+        """Return the Authorization header; empty without a key."""
+        key = self.read()
+        return {"Authorization": f"Bearer {key}"} if key else {}
+
+    def read(self) -> str:
+        """Return the key; empty if none is configured."""
+        with self._lock:
+            if self._read is None:
+                self._read = self._fetch()
+            return self._read
+
+    def redact(self, text: str) -> str:
+        """Remove the key from a text of the server; some servers repeat it in errors."""
+        key = self._read
+        return text.replace(key, "…") if key else text
+
+    def _fetch(self) -> str:
+        if self._variable:
+            key = os.environ.get(self._variable, "").strip()
+            source = f"the variable {self._variable} ({self._table}.key_variable)"
+        elif self._words:
+            key = self._run().strip()
+            source = f"the output of {self._words[0]} ({self._table}.key_command)"
+        else:
+            return ""
+        if not key:
+            raise ModelServerError(f"{source} is empty", "It must contain the API key")
+        if not key.isascii() or not key.isprintable() or " " in key:
+            raise ModelServerError(
+                f"{source} is not an API key",
+                "A key is one word of letters, digits and punctuation",
+            )
+        return key
+
+    def _run(self) -> str:
+        program = self._words[0]
+        command = f"{program} ({self._table}.key_command)"
+        try:
+            done = subprocess.run(
+                self._words,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                timeout=COMMAND_SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            # From None: the original error contains the output so far, which may be the key.
+            raise ModelServerError(
+                f"{command} took more than {COMMAND_SECONDS:.0f} s", "Run it in a terminal"
+            ) from None
+        except OSError as error:
+            raise ModelServerError(f"{command} cannot be run: {error.strerror}") from None
+        if done.returncode:
+            raise ModelServerError(
+                f"{command} failed with status {done.returncode}", "Run it in a terminal"
+            )
+        return done.stdout.decode("utf-8", "replace")
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """One model on one server."""
+
+    kind: ServerKind
+    model: str
+    address: str
+    """The address as the user wrote it, for messages."""
+    base: str
+    """The URL that paths are appended to."""
+    key: Key = field(compare=False)
+    batch_texts: int
+    timeout_seconds: float
+    # A reranker has none of these; an embedder's defaults are in its settings.
+    batch_characters: int = 0
+    query_seconds: float = 0.0
+    retries: int = 0
+    query_prefix: str = ""
+    passage_prefix: str = ""
+    dimension: int = 0
+    token_limit: int = 0
+    threads: int | None = None
+
+    @property
+    def name(self) -> str:
+        """Return the name as written in the settings."""
+        return f"{self.kind}:{self.model}"
+
+    @property
+    def is_local(self) -> bool:
+        """Return whether the server is on this machine, so that no text leaves it."""
+        return is_loopback(self.address)
+
+    def __str__(self) -> str:
+        return f"{self.name} at {self.address}"
+
+
+class ModelInfo(Struct, frozen=True):
+    """Properties of a model as its server reports them."""
+
+    dimension: Annotated[int, Meta(gt=0)]
+    token_limit: int = 0
+    """0 if not reported."""
+    digest: str = ""
+    """Digest of the weights, if reported."""
+
+
+class Failure(Struct, frozen=True):
+    """The last slow failure of a server."""
+
+    at: float
+    reason: str
+
+
+class ServerState:
+    """Small files in the cache folder; if it cannot be written, the state lasts for this process."""
+
+    def __init__(self, server: Server, cache_dir: Path | None = None) -> None:
+        self.server = server
+        key = digest(server.kind, server.base, server.model, str(server.dimension), size=8)
+        self._path = (cache_dir or cache_folder()) / "models" / "remote" / key
+        self._lock = Lock()
+        self._info: ModelInfo | None = None
+        self._failure: Failure | None = None
+        self._loaded_failure = False
+
+    @property
+    def info(self) -> ModelInfo | None:
+        """Return the stored model info; None if there is none."""
+        with self._lock:
+            if self._info is None:
+                self._info = self._load(".json", ModelInfo)
+            return self._info
+
+    def store_info(self, info: ModelInfo) -> None:
+        """Store what the server reports now."""
+        with self._lock:
+            changed, self._info = info != self._info, info
+        if changed:
+            self._store(".json", info)
+
+    def check_available(self) -> None:
+        """Raise the last failure if it is recent; afterwards let one caller try again."""
+        with self._lock:
+            self._load_failure()
+            if self._failure is None:
+                return
+            past = time.time() - self._failure.at
+            if 0 <= past < RETRY_AFTER_SECONDS:
+                raise ModelServerError(
+                    f"{self._failure.reason} ({past:.0f} s ago)",
+                    f"The next attempt is in {RETRY_AFTER_SECONDS - past:.0f} s",
+                )
+            self._failure = Failure(time.time(), self._failure.reason)
+
+    def record_failure(self, reason: str, seconds: float) -> None:
+        """Record that the server failed after this many seconds."""
+        failure = Failure(time.time(), reason) if seconds >= SLOW_SECONDS else None
+        with self._lock:
+            self._failure, self._loaded_failure = failure, True
+        if failure:
+            self._store(".failed", failure)
+
+    def record_success(self) -> None:
+        """Clear the recorded failure."""
+        with self._lock:
+            self._load_failure()
+            before, self._failure = self._failure, None
+        if before is not None:
+            with suppress(OSError):
+                self._file(".failed").unlink(missing_ok=True)
+
+    def _load_failure(self) -> None:
+        """Load the failure that another process stored, once."""
+        if not self._loaded_failure:
+            self._loaded_failure = True
+            self._failure = self._load(".failed", Failure)
+
+    def first_use(self) -> bool:
+        """Return True once per server, for the notice that texts are sent to it."""
+        file = self._file(".told")
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+        except FileExistsError:
+            return False
+        except OSError:
+            pass  # a notice twice rather than never
+        return True
+
+    def _file(self, ending: str) -> Path:
+        return self._path.with_name(self._path.name + ending)
+
+    def _load(self, ending: str, expected: type[Stored]) -> Stored | None:
+        try:
+            return msgspec.json.decode(self._file(ending).read_bytes(), type=expected)
+        except (OSError, ValueError, RecursionError):
+            return None
+
+    def _store(self, ending: str, value: Struct) -> None:
+        file = self._file(ending)
+        with suppress(OSError):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_private(file, msgspec.json.encode(value))
+
+
+def is_loopback(address: str) -> bool:
+    """Return whether an address is a loopback address."""
+    try:
+        host = urlsplit(address).hostname or ""
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:  # a host name, or not an address
+        return False
+
+
+def parse_server(table: str, name: str, address: str) -> tuple[ServerKind, str, str, str]:
+    """Return kind, model, address and base URL of a model on a server; raise SettingsError if invalid."""
+    kind, _, model = name.partition(":")
+    if kind not in SERVER_KINDS or not model.strip() or not model.isprintable():
+        raise SettingsError(
+            f"{table}.name = {name!r} is not a model on a server",
+            "Write openai:MODEL or ollama:MODEL",
+        )
+    if not address and kind == "openai":
+        # No default: whoever forgets the address of their own server would send their notes to a stranger's.
+        raise SettingsError(
+            f"{table}.address is missing: {name} needs the address of its server",
+            f'For example {table}.address = "http://127.0.0.1:8080" or "https://api.openai.com/v1"',
+        )
+    address = (address or OLLAMA).rstrip("/")
+    path = _check_address(table, address)
+    base = address if path or kind == "ollama" else f"{address}/v1"
+    return kind, model.strip(), address, base
+
+
+def _check_address(table: str, address: str) -> str:
+    """Return the path of an address; errors do not repeat one that may contain a password."""
+    hint = 'Write it as "http://127.0.0.1:8080" or "https://example.com/v1"'
+    try:
+        parts = urlsplit(address)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        raise SettingsError(f"{table}.address is not a URL", hint) from None
+    if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
+        raise SettingsError(
+            f"{table}.address contains a user name, a password, a query or a fragment",
+            f"Give the API key by {table}.key_variable or {table}.key_command",
+        )
+    plain = address.isascii() and address.isprintable() and " " not in address
+    if parts.scheme not in ("http", "https") or not host or not plain:
+        raise SettingsError(f"{table}.address is not an http or https URL: {address!r}", hint)
+    return parts.path
+
+
+def looks_like_key(text: str) -> bool:
+    """Return whether a word may be an API key. A false positive costs a message, a false negative leaks a key."""
+    return is_vendor_key(text) or any(
+        re.search(r"\d", run) and re.search(r"[A-Za-z]", run)
+        for run in re.findall(rf"[A-Za-z0-9]{{{_KEY_LENGTH},}}", text)
+    )
+
+
+def is_vendor_key(text: str) -> bool:
+    """Return whether a word starts as the API keys of common vendors do."""
+    return len(text) >= _KEY_LENGTH and bool(_VENDOR_KEY.match(text))
+
+
+def _key_in_settings(table: str, name: str) -> SettingsError:
+    return SettingsError(
+        f"{table}.{name} seems to contain the API key itself (not shown here)",
+        f"Set {table}.key_variable to the name of an environment variable that contains it, or "
+        f"{table}.key_command to a command that prints it; replace a key that was in a file",
+    )
+
 
 VERIFY_MS = 60_000.0
 """Time limit of the one reranking that `models verify` tries."""

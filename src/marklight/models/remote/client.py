@@ -27,7 +27,7 @@ import msgspec
 
 from marklight.errors import Message, ModelServerError
 from marklight.lazy import dataclass
-from marklight.models.remote.server import Key, Server, is_loopback
+from marklight.models.remote import Key, Server, is_loopback
 
 Decoded = TypeVar("Decoded")
 

@@ -17,8 +17,8 @@ from msgspec import Struct
 from marklight.errors import ModelServerError
 from marklight.model import digest
 from marklight.models.onnx import replace_surrogates, run_in_threads
+from marklight.models.remote import ModelInfo, Server, ServerState
 from marklight.models.remote.client import Client, RequestRejected, RetryPolicy
-from marklight.models.remote.server import ModelInfo, Server, ServerState
 
 if TYPE_CHECKING:
     from marklight.model import Matrix, Vector

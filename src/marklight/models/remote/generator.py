@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from marklight.errors import ModelServerError
 from marklight.models.onnx import replace_surrogates
+from marklight.models.remote import Server
 from marklight.models.remote.client import (
     Client,
     RequestRejected,
@@ -25,7 +26,6 @@ from marklight.models.remote.client import (
     readable_reason,
 )
 from marklight.models.remote.embedder import estimate_tokens
-from marklight.models.remote.server import Server
 from marklight.ports import Prompt
 
 RETRIES = 2

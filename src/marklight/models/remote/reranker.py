@@ -11,9 +11,9 @@ from msgspec import Struct
 
 from marklight.errors import ModelServerError
 from marklight.models.onnx import replace_surrogates
+from marklight.models.remote import Server, ServerState
 from marklight.models.remote.client import Client, RequestRejected, RetryPolicy
 from marklight.models.remote.embedder import in_order
-from marklight.models.remote.server import Server, ServerState
 
 FIRST_BATCH = 4
 """Passages in the first request; its time determines the size of the next batches."""

@@ -21,7 +21,7 @@ from marklight.surfaces.cli.output import Bar, complain, note, note_all, show, s
 
 if TYPE_CHECKING:
     from marklight.models.record import Kind, ModelRecord
-    from marklight.models.remote.server import Server
+    from marklight.models.remote import Server
     from marklight.models.store import ModelRow
     from marklight.settings import Ignored, Settings
     from marklight.trust import Record

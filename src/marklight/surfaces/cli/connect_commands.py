@@ -98,7 +98,7 @@ def mcp(folder: Path | None, assignments: tuple[str, ...]) -> int:
     if proxy := make_proxy(folder, assignments, note):
         return proxy.run(sys.stdin.buffer, sys.stdout.buffer)
     library = open_own(folder, assignments)
-    from marklight.surfaces.mcp.stdio import serve_stdio
+    from marklight.surfaces.mcp.server import serve_stdio
 
     return serve_stdio(library)
 

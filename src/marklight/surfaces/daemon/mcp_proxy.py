@@ -234,14 +234,14 @@ class OpenRequest(NamedTuple):
 
 
 class SessionReplay:
-    """Record of an MCP session: handshake, subscriptions, log level and open requests."""
+    """Record of an MCP session: handshake, subscriptions and open requests."""
 
     def __init__(self) -> None:
         self.open: dict[str, OpenRequest] = {}
         self._initialized: bytes | None = None
         """The notification that follows the handshake."""
         self._lasting: dict[str, Message] = {}
-        """Requests that stay in effect once they are answered: handshake, subscriptions, log level."""
+        """Requests that stay in effect once they are answered: handshake and subscriptions."""
 
     def record_request(self, line: bytes) -> None:
         """Record a line from the assistant."""
@@ -289,7 +289,7 @@ class SessionReplay:
             self._initialized = line
         elif method == "notifications/cancelled":
             self.open.pop(_key(params.get("requestId")), None)
-        elif method in (HANDSHAKE, "resources/subscribe", "logging/setLevel"):
+        elif method in (HANDSHAKE, "resources/subscribe"):
             self._lasting[f"{method}{params.get('uri', '')}"] = message
         elif method == "resources/unsubscribe":
             self._lasting.pop(f"resources/subscribe{params.get('uri', '')}", None)

@@ -1,12 +1,12 @@
-"""MCP resources: documents listed a page at a time and read by their URI, subscriptions to changes, and the progress of calls."""
+"""MCP resources (documents by their URI, subscriptions to changes), prompts, completion of their arguments, and the progress of calls."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Iterable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote
 
 import anyio
@@ -23,15 +23,15 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from marklight.errors import MarklightError, NotFound, UsageError
 from marklight.formatting import URI_ROOT, document_uri, one_line, visible
-from marklight.lazy import dataclass
 from marklight.library.progress import IndexingProgress
 from marklight.library.watching import Watcher
 from marklight.model import DocumentId
+from marklight.parameters import Parameter, parse, suggest
 from marklight.ports import Progress, no_progress
 from marklight.report import Report
-from marklight.surfaces.host import LibraryHost
-from marklight.surfaces.mcp.rendering import error_text
-from marklight.surfaces.render import report_text
+from marklight.surfaces.host import LibraryHost, execute
+from marklight.surfaces.mcp import rendering
+from marklight.surfaces.mcp.rendering import QUOTED, error_text
 
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
@@ -116,19 +116,16 @@ class ResourceHandler:
 
         The text is not quoted, because the field contains nothing else; invisible characters are made visible.
         """
-        id, fragment = self._parse_uri(ctx, str(params.uri))
+        try:
+            id, fragment = parse_uri(str(params.uri), self.host.library.collections)
+        except NotFound as error:
+            raise self._protocol_error(ctx, error) from error
         ref = f"{id.path}#{fragment}" if fragment else id.path
         extract = await self._call(ctx, "get", {"ref": ref, "collection": id.collection})
         contents = types.TextResourceContents(
             uri=str(params.uri), mime_type=MARKDOWN, text=visible(extract["content"])
         )
         return types.ReadResourceResult(contents=[contents])
-
-    def _parse_uri(self, ctx: ServerRequestContext[Any], uri: str) -> tuple[DocumentId, str]:
-        try:
-            return parse_uri(uri, self.host.library.collections)
-        except MarklightError as error:
-            raise self._protocol_error(ctx, error) from error
 
     async def _call(
         self, ctx: ServerRequestContext[Any], operation: str, arguments: dict[str, Any]
@@ -156,19 +153,14 @@ SEND_SECONDS = 1.0
 """Time limit to notify a client: one that does not read must not delay the others."""
 PROGRESS_SECONDS = 0.2
 """Interval of progress notifications; indexing reports a thousand times a second."""
-LOGGED_LEVELS: tuple[types.LoggingLevel | None, ...] = ("debug", "info")
-"""Log levels at which a client gets the reports of indexing."""
 
 
-@dataclass(slots=True)
-class Subscriber:
+class Subscriber(NamedTuple):
     """A client that began with a handshake, with its subscriptions."""
 
     session: ServerSession
-    documents: dict[DocumentId, str] = field(default_factory=dict)
+    documents: dict[DocumentId, str]
     """Subscribed documents, each with the URI as the client wrote it."""
-    level: types.LoggingLevel | None = None
-    """Log level; None sends no log messages."""
 
 
 class Notifications:
@@ -229,8 +221,6 @@ class Notifications:
                         await client.session.send_resource_updated(client.documents[id])
                 if list_changed:
                     await client.session.send_resource_list_changed()
-                if client.level in LOGGED_LEVELS:
-                    await client.session.send_notification(_log_message(report))
 
     async def initialized(
         self, ctx: ServerRequestContext[Notifications], params: types.NotificationParams | None
@@ -258,18 +248,11 @@ class Notifications:
         self._client(ctx).documents.pop(self._document(str(params.uri)), None)
         return types.EmptyResult()
 
-    async def set_level(
-        self, ctx: ServerRequestContext[Notifications], params: types.SetLevelRequestParams
-    ) -> types.EmptyResult:
-        """Set the log level of the client."""
-        self._client(ctx).level = params.level
-        return types.EmptyResult()
-
     def _client(self, ctx: ServerRequestContext[Any]) -> Subscriber:
         # Standard streams have one client; over HTTP each has a session ID.
         session_id = ctx.request.headers.get("mcp-session-id", "") if ctx.request else ""
         if session_id not in self.clients:
-            self.clients[session_id] = Subscriber(ctx.session)
+            self.clients[session_id] = Subscriber(ctx.session, {})
             while len(self.clients) > MAX_CLIENTS:
                 self.clients.popitem(last=False)
         return self.clients[session_id]
@@ -279,12 +262,6 @@ class Notifications:
             return parse_uri(uri, self.host.library.collections)[0]
         except NotFound as error:
             raise MCPError(types.INVALID_PARAMS, str(error)) from error
-
-
-def _log_message(report: Report) -> types.LoggingMessageNotification:
-    summary = report_text(report).splitlines()[0]
-    params = types.LoggingMessageNotificationParams(level="info", logger="index", data=summary)
-    return types.LoggingMessageNotification(params=params)
 
 
 class _Phases:
@@ -347,3 +324,144 @@ async def report_progress(
         raise failure
     if latest:
         await send()  # the final progress, even of a fast call
+
+
+RESEARCH = (
+    Parameter.of("question", "string", "The question to answer.", required=True, maxLength=10_000),
+    Parameter.of(
+        "path", "string", "Only documents that match this glob, such as guide/**.", maxLength=1000
+    ),
+    Parameter.of("tag", "string", "Only documents with this tag.", maxLength=1000),
+)
+SECTION = (
+    Parameter.of("path", "string", "Path of the document.", required=True, maxLength=5000),
+    Parameter.of(
+        "heading",
+        "string",
+        "Heading or anchor of the section; without it, the whole document.",
+        maxLength=1000,
+    ),
+)
+SECTION_TOKENS = 8000
+"""Size limit of a section inside a prompt: more would crowd out the conversation."""
+MAX_COMPLETIONS = 100
+"""Limit of the protocol."""
+
+PROMPTS = {
+    "research": (
+        "Research a question",
+        "Answer a question from the documents and cite sources.",
+        RESEARCH,
+    ),
+    "summarize_section": ("Summarize a section", "Summarize a section of a document.", SECTION),
+}
+
+
+class PromptHandler:
+    """Handles prompt requests for one library, and completion of their arguments and of those of the URI template."""
+
+    def __init__(self, host: LibraryHost) -> None:
+        self.host = host
+
+    async def list(
+        self, ctx: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
+    ) -> types.ListPromptsResult:
+        """Return all prompts on one page."""
+        prompts = [
+            types.Prompt(
+                name=name,
+                title=title,
+                description=description,
+                arguments=[
+                    types.PromptArgument(
+                        name=each.name, description=each.description, required=each.required
+                    )
+                    for each in parameters
+                ],
+            )
+            for name, (title, description, parameters) in PROMPTS.items()
+        ]
+        return types.ListPromptsResult(prompts=prompts)
+
+    async def get(
+        self, ctx: ServerRequestContext[Any], params: types.GetPromptRequestParams
+    ) -> types.GetPromptResult:
+        """Return a prompt with its arguments filled in."""
+        if params.name not in PROMPTS:
+            hint = suggest(params.name, PROMPTS)
+            raise MCPError(types.INVALID_PARAMS, f"No such prompt: {params.name[:100]!r}. {hint}")
+        _, description, parameters = PROMPTS[params.name]
+        try:
+            arguments = parse(parameters, params.arguments or {})
+            if params.name == "research":
+                text = _research(arguments)
+            else:
+                text = await self._summarize_section(arguments)
+        except MarklightError as error:
+            raise MCPError(
+                types.INVALID_PARAMS, rendering.error_text(error, self.host.watcher)
+            ) from error
+        message = types.PromptMessage(role="user", content=types.TextContent(text=text))
+        return types.GetPromptResult(description=description, messages=[message])
+
+    async def _summarize_section(self, arguments: dict[str, str]) -> str:
+        heading = arguments.get("heading", "").strip().lstrip("#").strip()
+        ref = f"{arguments['path']}#{heading}" if heading else arguments["path"]
+        work = partial(execute, name="get", arguments={"ref": ref})
+        extract = await self.host.run(work, in_worker=True)
+        extract = rendering.limit_extract(extract, SECTION_TOKENS)
+        return (
+            "Summarize this part of a document in a few sentences for a reader who has not seen it: what it is"
+            " about, what it states, and what one has to do or decide. Use nothing but this text, and cite its"
+            f" location, which follows 'document:'. {QUOTED}\n\n"
+            f"{rendering.extract_text(extract)}"
+        )
+
+    async def complete(
+        self, ctx: ServerRequestContext[Any], params: types.CompleteRequestParams
+    ) -> types.CompleteResult:
+        """Return values that start with the typed text, then values that contain it."""
+        name, typed = params.argument.name, params.argument.value[:1000]
+        arguments = (params.context.arguments if params.context else None) or {}
+        values: list[str] = []
+        with suppress(MarklightError):  # an error would interrupt typing
+            if name == "path":
+                like = {"like": typed} if typed else {}
+                page = await self.host.call("documents", {"limit": MAX_COMPLETIONS + 1, **like})
+                several = self.host.several_collections
+                ids = (DocumentId(each["collection"], each["path"]) for each in page["documents"])
+                values = [id.named(several) for id in ids]
+            elif name == "tag":
+                tags = (await self.host.call("tags", {}))["tags"]
+                values = _matching(tags, typed.lstrip("#"))
+            elif name == "heading" and arguments.get("path"):
+                outline = (await self.host.call("outline", {"ref": arguments["path"]}))["outline"]
+                values = _matching((heading["text"] for heading in outline), typed)
+        # The client inserts a value as it is, so values with control characters are not offered.
+        values = [value for value in values if value == one_line(value)]
+        completion = types.Completion(
+            values=values[:MAX_COMPLETIONS], has_more=len(values) > MAX_COMPLETIONS
+        )
+        return types.CompleteResult(completion=completion)
+
+
+def _matching(values: Iterable[str], typed: str) -> list[str]:
+    text = typed.lower()
+    matching = [value for value in dict.fromkeys(values) if text in value.lower()]
+    return sorted(matching, key=lambda value: not value.lower().startswith(text))
+
+
+def _research(arguments: dict[str, str]) -> str:
+    filters = [f"path {arguments['path']!r}"] if arguments.get("path") else []
+    filters += [f"tags {arguments['tag']!r}"] if arguments.get("tag") else []
+    filtered = f" Search with {' and '.join(filters)}." if filters else ""
+    return (
+        f"Answer this question from the documents: {arguments['question']}\n\n"
+        f"1. Search with query_documents and phrase the question in two or three ways.{filtered} If that finds little,"
+        " write the answer as the documents might phrase it and use search_with_hypothesis.\n"
+        "2. Look at the outline of the relevant documents and read the sections around the passages with"
+        " get_document. related_documents finds documents that a search misses.\n"
+        "3. Answer in your own words from what you have read. Cite the location of each statement as path:lines."
+        " If the documents disagree or do not contain the answer, say so instead of guessing."
+        f" {QUOTED}"
+    )

@@ -1,13 +1,19 @@
-"""The MCP server for all transports and protocol versions: tools, resources, prompts, completions.
+"""The MCP server for all transports and protocol versions, and the transport over standard input and output or an IPC connection.
 
 Its instructions are built from the library: what it contains, in which language, and how to use the tools.
 """
 
 from __future__ import annotations
 
+import json
+import logging
+import os
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from importlib import metadata
+from threading import Timer
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -17,21 +23,29 @@ from mcp.server.caching import CacheableMethod, CacheHint
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from mcp.server.stdio import stdio_server
+from mcp.shared.message import SessionMessage
+from pydantic import ValidationError
 
 from marklight.errors import MarklightError
-from marklight.formatting import one_line
+from marklight.formatting import escape_json, one_line
 from marklight.library.indexing import Overview, overview
+from marklight.platforms import on_termination
 from marklight.surfaces.host import LibraryHost
-from marklight.surfaces.mcp.prompts import CompletionHandler, PromptHandler
 from marklight.surfaces.mcp.rendering import QUOTED
-from marklight.surfaces.mcp.resources import Notifications, ResourceHandler
+from marklight.surfaces.mcp.resources import (
+    Notifications,
+    PromptHandler,
+    ResourceHandler,
+)
 from marklight.surfaces.mcp.tools import ToolHandler
 from marklight.text.languages import language_name
 from marklight.text.tokens import fits
 
 if TYPE_CHECKING:
     from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+
+    from marklight.library import Library
 
 
 OVERVIEW_SECONDS = 3.0
@@ -153,44 +167,19 @@ CACHE: Mapping[CacheableMethod, CacheHint] = {
 class LibraryServer(Server[Notifications]):
     """The SDK's server; declares on every transport that the list of resources can change."""
 
-    def create_initialization_options(
-        self,
-        notification_options: NotificationOptions | None = None,
-        experimental_capabilities: dict[str, dict[str, Any]] | None = None,
-        extensions: dict[str, dict[str, Any]] | None = None,
-    ) -> InitializationOptions:
+    def create_initialization_options(self, *_: Any, **__: Any) -> InitializationOptions:
         """Return the options; the SDK's own transports call this without arguments."""
-        return super().create_initialization_options(
-            notification_options or NotificationOptions(resources_changed=True),
-            experimental_capabilities,
-            extensions,
-        )
-
-    def get_capabilities(
-        self,
-        notification_options: NotificationOptions | None = None,
-        experimental_capabilities: dict[str, dict[str, Any]] | None = None,
-        extensions: dict[str, dict[str, Any]] | None = None,
-        *,
-        protocol_version: str | None = None,
-    ) -> types.ServerCapabilities:
-        """Return the capabilities; protocol versions without log levels get no log messages."""
-        capabilities = super().get_capabilities(
-            notification_options,
-            experimental_capabilities,
-            extensions,
-            protocol_version=protocol_version,
-        )
-        if protocol_version in MODERN_PROTOCOL_VERSIONS:
-            capabilities.logging = None
-        return capabilities
+        return super().create_initialization_options(NotificationOptions(resources_changed=True))
 
 
 def make_server(host: LibraryHost) -> LibraryServer:
     """Create the MCP server of a library."""
     introduction = Introduction(host)
-    tools, resources = ToolHandler(host, introduction), ResourceHandler(host)
-    prompts, completions = PromptHandler(host), CompletionHandler(host)
+    tools, resources, prompts = (
+        ToolHandler(host, introduction),
+        ResourceHandler(host),
+        PromptHandler(host),
+    )
 
     @asynccontextmanager
     async def lifespan(_: Server[Notifications]) -> AsyncIterator[Notifications]:
@@ -214,14 +203,10 @@ def make_server(host: LibraryHost) -> LibraryServer:
         on_subscriptions_listen=_of_connection("streams"),
         on_list_prompts=prompts.list,
         on_get_prompt=prompts.get,
-        on_completion=completions.complete,
+        on_completion=prompts.complete,
     )
     server.add_notification_handler(
         "notifications/initialized", types.NotificationParams, _of_connection("initialized")
-    )
-    # Not an argument above: the SDK would warn that later protocol versions removed it.
-    server.add_request_handler(
-        "logging/setLevel", types.SetLevelRequestParams, _of_connection("set_level")
     )
     # In place of tracing spans, which are not exported.
     server.middleware[:] = [introduction.middleware]
@@ -247,3 +232,119 @@ def _of_connection(method: str) -> Callable[..., Awaitable[Any]]:
         return await getattr(ctx.lifespan_context, method)(ctx, params)
 
     return handle
+
+
+EXIT_SECONDS = 2.0
+"""Time limit for indexing to stop; committed work is kept in any case."""
+
+
+def serve_stdio(library: Library) -> int:
+    """Serve until the client closes standard input or a signal arrives."""
+    # Critical messages only: many clients show every line of standard error as an error.
+    logging.basicConfig(level=logging.CRITICAL, stream=sys.stderr)
+    on_termination(_exit)
+    anyio.run(_serve, library)
+    return 0
+
+
+async def _serve(library: Library) -> None:
+    host = LibraryHost(library)
+    async with host.open():
+        async with stdio_server() as (read, write):
+            try:
+                await serve_streams(make_server(host), read, write)
+            except anyio.get_cancelled_exc_class():
+                # The client is gone; the thread that reads standard input cannot be woken.
+                os._exit(0)
+        # An abandoned search or an indexing batch must not keep the process alive.
+        _exit_soon()
+
+
+async def serve_streams(server: LibraryServer, read: Any, write: Any) -> None:
+    """Serve one client on a pair of message streams, in the protocol version of its first request."""
+    valid, incoming = anyio.create_memory_object_stream[SessionMessage](0)
+
+    async def answer_invalid() -> None:
+        # The SDK drops invalid messages, and their sender would wait for an answer forever.
+        async with valid:
+            async for message in read:
+                if isinstance(message, SessionMessage):
+                    await valid.send(message)
+                elif error := invalid_message_error(message):
+                    await write.send(SessionMessage(error))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(answer_invalid)
+        outgoing: Any = EscapedMessages(write)
+        await server.run(incoming, outgoing, server.create_initialization_options())
+        group.cancel_scope.cancel()
+
+
+class EscapedMessages:
+    """A stream of messages whose JSON contains no terminal control characters.
+
+    The SDK encodes a message with its method `model_dump_json`, which is replaced here.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    async def send(self, item: SessionMessage) -> None:
+        """Send a message."""
+        message: Any = _Escaped(item.message)
+        await self._stream.send(replace(item, message=message))
+
+    async def aclose(self) -> None:
+        """Close the wrapped stream."""
+        await self._stream.aclose()
+
+    async def __aenter__(self) -> EscapedMessages:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(self, *raised: Any) -> None:
+        await self._stream.__aexit__(*raised)
+
+
+class _Escaped:
+    def __init__(self, message: types.JSONRPCMessage) -> None:
+        self._message = message
+
+    def model_dump_json(self, **options: Any) -> str:
+        return escape_json(self._message.model_dump_json(**options))
+
+
+def invalid_message_error(error: Exception) -> types.JSONRPCError | None:
+    """Return the answer to a line that is not a valid message; None for a notification."""
+    details = error.errors(include_url=False) if isinstance(error, ValidationError) else []
+    code, text, id = types.PARSE_ERROR, "Not valid JSON", None
+    message: object = next((detail["input"] for detail in details), None)
+    # A string is the whole line: Python parses some that the SDK rejects, such as a lone surrogate.
+    with suppress(ValueError, RecursionError):
+        message = json.loads(message) if isinstance(message, str) else message
+        code, text = types.INVALID_REQUEST, "Not a valid JSON-RPC message"
+        if isinstance(message, dict):
+            if "id" not in message:
+                return None
+            id = message["id"] if _is_id(message["id"]) else None
+    return types.JSONRPCError(jsonrpc="2.0", id=id, error=types.ErrorData(code=code, message=text))
+
+
+def _is_id(value: object) -> bool:
+    """Return true for an id that can be sent back; a lone surrogate cannot be encoded."""
+    if isinstance(value, str):
+        with suppress(UnicodeEncodeError):
+            value.encode()
+            return True
+    return isinstance(value, int)
+
+
+def _exit(number: int, _: Any) -> None:
+    # The thread that reads standard input cannot be woken, so there is nothing to wait for.
+    os._exit(128 + number)
+
+
+def _exit_soon() -> None:
+    timer = Timer(EXIT_SECONDS, os._exit, [0])
+    timer.daemon = True
+    timer.start()
