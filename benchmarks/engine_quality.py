@@ -17,7 +17,7 @@ from tests.servers.postgres import new_library
 from tests.servers.qdrant import new_fleet_library
 
 from benchmarks._measure import SETS, result_path, save, set_path
-from marklight.engines.server.qdrant.index import QdrantVectorReader
+from marklight.engines.server.qdrant import QdrantVectorReader
 from marklight.eval.collection import Collection, open_collection, resolve_answers
 from marklight.eval.dataset import Dataset, read_dataset
 from marklight.eval.run import TOP, Outcome, Run, run_queries

@@ -28,7 +28,7 @@ from benchmarks._measure import real_index, real_vectors, save
 from benchmarks.pgvector import noisy
 from benchmarks.postgres import DOCUMENTS_PER_COMMIT, entries, quantiles
 from marklight import engines, models
-from marklight.engines.server.qdrant.index import QdrantVectorReader
+from marklight.engines.server.qdrant import QdrantVectorReader
 from marklight.library.configuration import compose_pipeline, read_settings
 from marklight.model import Batch, Entry, Vectors
 from marklight.ports import FIELD_BOOSTS, Embedder, Engine, Tools

@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 from marklight.engines import Host, PostgresSettings, ServerSettings
-from marklight.engines.server.postgres import schema
+from marklight.engines.server.postgres import DerivedIndex, schema
 from marklight.engines.server.postgres.connections import Connections, ServerAddress
-from marklight.engines.server.postgres.indexes import DerivedIndex
 from marklight.engines.server.postgres.lexical_index import PostgresLexical
 from marklight.engines.server.postgres.vector_index import PostgresVectors
-from marklight.engines.server.qdrant.index import open_indexes
+from marklight.engines.server.qdrant import open_indexes
 from marklight.errors import StoreError
 from tests.servers.postgres import PASSWORD, PostgresServer
 

@@ -18,9 +18,8 @@ import psycopg
 from psycopg import errors
 
 from marklight.engines.relational import write
-from marklight.engines.server.postgres import schema
+from marklight.engines.server.postgres import DerivedIndex, schema
 from marklight.engines.server.postgres.connections import AnyConnection, Connections, encode
-from marklight.engines.server.postgres.indexes import DerivedIndex
 from marklight.engines.server.postgres.machines import (
     add_file_states,
     replace_failures,

@@ -11,10 +11,9 @@ from marklight.engines import EngineAddress, ServerSettings
 from marklight.engines.relational.documents import RelationalContents
 from marklight.engines.relational.snapshot import Caches, RelationalSnapshot
 from marklight.engines.relational.write import ChangedRows
-from marklight.engines.server.postgres import schema
+from marklight.engines.server.postgres import LexicalIndex, VectorIndex, schema
 from marklight.engines.server.postgres.commit import Writers, apply, without_long_paths
 from marklight.engines.server.postgres.connections import Connections, MissingLibrary, ServerAddress
-from marklight.engines.server.postgres.indexes import LexicalIndex, VectorIndex
 from marklight.engines.server.postgres.jobs import JobQueue
 from marklight.engines.server.postgres.machines import PostgresDocuments, PostgresStatus
 from marklight.engines.server.postgres.replicas import Readers, primary_dsn
@@ -299,7 +298,7 @@ def open_indexes(
 ) -> tuple[LexicalIndex, VectorIndex]:
     """Open the derived indexes that the address names: in PostgreSQL, or on Qdrant."""
     if address.vectors:
-        from marklight.engines.server.qdrant.index import open_indexes as open_qdrant
+        from marklight.engines.server.qdrant import open_indexes as open_qdrant
 
         return open_qdrant(address.vectors, settings)
     from marklight.engines.server.postgres.lexical_index import PostgresLexical

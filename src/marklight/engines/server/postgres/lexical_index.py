@@ -21,7 +21,7 @@ from marklight.engines.lexical import analyzer_fingerprint, document_terms, pass
 from marklight.engines.relational.documents import passages_to_index
 from marklight.engines.relational.filters import RowReader
 from marklight.engines.server.bm25 import Ints
-from marklight.engines.server.postgres.indexes import DerivedIndex
+from marklight.engines.server.postgres import DerivedIndex
 from marklight.engines.server.postgres.lexical_search import LexicalCache, PostgresLexicalReader
 from marklight.engines.server.postgres.segments import (
     MAX_PASSAGES,

@@ -19,8 +19,8 @@ from marklight.engines.relational import SHARED_TABLES
 from marklight.errors import Busy, StoreError
 
 if TYPE_CHECKING:
+    from marklight.engines.server.postgres import DerivedIndex
     from marklight.engines.server.postgres.connections import AnyConnection, Connections
-    from marklight.engines.server.postgres.indexes import DerivedIndex
 
 VERSION = 1
 """Version of the schema that this program reads and writes."""

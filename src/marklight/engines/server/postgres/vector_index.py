@@ -20,7 +20,7 @@ from psycopg.abc import Buffer
 from psycopg.adapt import Dumper
 from psycopg.pq import Format
 
-from marklight.engines.server.postgres.indexes import DerivedIndex
+from marklight.engines.server.postgres import DerivedIndex
 from marklight.engines.server.postgres.schema import READ_SECRET, lock_key
 from marklight.model import Vectors
 from marklight.ports import VectorReader

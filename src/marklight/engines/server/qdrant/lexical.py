@@ -61,7 +61,7 @@ from marklight.query import Filters
 if TYPE_CHECKING:
     from marklight.engines.relational.filters import RowFilter
     from marklight.engines.server.postgres.engine import PostgresSnapshot
-    from marklight.engines.server.qdrant.index import QdrantLexicalIndex
+    from marklight.engines.server.qdrant import QdrantLexicalIndex
 
 FIELD_NUMBERS = {field: number for number, field in enumerate(FIELDS)}
 MAX_FREQUENCY = 65_535
