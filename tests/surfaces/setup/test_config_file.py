@@ -84,11 +84,9 @@ COMMENTED = """\
 """
 
 
-@pytest.mark.parametrize("client", [name for name, each in CLIENTS.items() if each.comments])
+@pytest.mark.parametrize("client", [name for name in CLIENTS if name != "codex"])
 @pytest.mark.parametrize("ending", ["\n", "\r\n"])
-def test_comments_in_json_are_kept_where_the_client_allows_them(
-    user: User, client: str, ending: str
-) -> None:
+def test_comments_in_json_are_kept(user: User, client: str, ending: str) -> None:
     text = COMMENTED.replace("SERVERS", CLIENTS[client].servers).replace("\n", ending)
     file = user.write_config(client, text)
     assert user.install_mcp(client)[0] == 0
@@ -212,11 +210,6 @@ def test_a_toml_file_with_an_unsupported_layout_is_unchanged(user: User, text: s
     assert err.splitlines()[-1].endswith("Add the entry printed above by hand.")
 
 
-STRICT = {
-    "comments": '{\n  // mine\n  "mcpServers": {}\n}\n',
-    "trailing comma": '{"mcpServers": {},}',
-}
-"""Allowed in JSONC only."""
 BROKEN = {
     "cut off": '{"servers": {',
     "a list": "[]",
@@ -227,7 +220,6 @@ BROKEN = {
     "open comment": '{"servers": {}} /*',
 }
 INVALID = [(client, text) for client in ("vscode", "claude-code") for text in BROKEN.values()]
-INVALID += [(client, text) for client in ("claude-desktop", "cline") for text in STRICT.values()]
 
 
 @pytest.mark.parametrize(("client", "text"), INVALID)

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marklight.surfaces.setup.config_file import JSON, JSONC, TOML
+from marklight.surfaces.setup.config_file import JSON, TOML
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -94,20 +94,20 @@ def jsonc_files(draw: st.DrawFn, depth: int = 0) -> str:
 @given(jsonc_files())
 def test_adding_and_removing_an_entry_keeps_all_comments(text: str) -> None:
     keys = ("servers", "marklight")
-    after = JSONC.put(text, keys, {"command": "x"})
-    wanted = JSONC.parse(text)
+    after = JSON.put(text, keys, {"command": "x"})
+    wanted = JSON.parse(text)
     wanted.setdefault("servers", {})["marklight"] = {"command": "x"}
-    assert JSONC.same(JSONC.parse(after), wanted)
+    assert JSON.same(JSON.parse(after), wanted)
     assert comments(after) == comments(text)
-    without = JSONC.take(after, keys)
+    without = JSON.take(after, keys)
     del wanted["servers"]["marklight"]
-    assert JSONC.same(JSONC.parse(without), wanted)
+    assert JSON.same(JSON.parse(without), wanted)
     assert comments(without) == comments(text)
-    for key in JSONC.parse(text):
-        left = JSONC.take(text, (key,))
-        assert JSONC.same(
-            JSONC.parse(left),
-            {name: each for name, each in JSONC.parse(text).items() if name != key},
+    for key in JSON.parse(text):
+        left = JSON.take(text, (key,))
+        assert JSON.same(
+            JSON.parse(left),
+            {name: each for name, each in JSON.parse(text).items() if name != key},
         )
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from marklight.surfaces.daemon import State
     from marklight.surfaces.daemon.process import Daemon, Monitor
     from marklight.surfaces.setup import Client
-    from marklight.surfaces.setup.config_file import ConfigFile, FileChange
+    from marklight.surfaces.setup.config_file import FileChange
 
 
 REDRAW_SECONDS = 0.2
@@ -303,7 +303,6 @@ def install_mcp(
     stays as it is.
     """
     from marklight.surfaces import setup as clients
-    from marklight.surfaces.setup.config_file import ConfigFile
 
     if listing:
         return _list(client)
@@ -317,10 +316,9 @@ def install_mcp(
         # The rule of the strictest clients, Claude Code and Codex.
         raise UsageError(f"Not a valid server name: {name[:100]!r}", "Use letters, digits, - and _")
     project_folder = Path.cwd() if project else None
-    path = (
+    config = (
         file.expanduser() if file else clients.config_path(assistant, project_folder)
     ).absolute()
-    config = ConfigFile(path, assistant.comments)
     skill_file = clients.skill_file(assistant, project_folder) if skill else None
     if remove:
         _remove(assistant, name, folder, config, skill_file, dry_run)
@@ -331,8 +329,8 @@ def install_mcp(
     if dry_run:
         _print_entry(config, keys, skill_file, entry)
         return 0
-    if not (project or file or path.parent.is_dir()):
-        note(f"{path.parent} does not exist yet. Is {assistant.title} installed?")
+    if not (project or file or config.parent.is_dir()):
+        note(f"{config.parent} does not exist yet. Is {assistant.title} installed?")
     _install(assistant, config, keys, served, entry)
     if skill_file:
         from marklight.surfaces.setup.config_file import write_skill
@@ -377,9 +375,7 @@ def _list(client: str | None) -> int:
     return 0
 
 
-def _entry_keys(
-    client: Client, config: ConfigFile, name: str | None, folder: Path
-) -> tuple[str, ...]:
+def _entry_keys(client: Client, config: Path, name: str | None, folder: Path) -> tuple[str, ...]:
     """Return the keys of the entry for a folder; a second library gets a name of its own."""
     from marklight.surfaces.setup import DEFAULT_NAME, entries_of, entry_name
 
@@ -389,7 +385,7 @@ def _entry_keys(
     return (*client.servers_path(values), name)
 
 
-def _values(config: ConfigFile) -> dict[str, Any]:
+def _values(config: Path) -> dict[str, Any]:
     """Return the values of a configuration file; none if it is invalid, which is reported when it is changed."""
     from marklight.surfaces.setup.config_file import CannotEdit, read_values
 
@@ -400,7 +396,7 @@ def _values(config: ConfigFile) -> dict[str, Any]:
 
 
 def _install(
-    client: Client, config: ConfigFile, keys: tuple[str, ...], folder: Path, entry: dict[str, Any]
+    client: Client, config: Path, keys: tuple[str, ...], folder: Path, entry: dict[str, Any]
 ) -> None:
     from marklight.surfaces.setup.config_file import CannotEdit, entry_text, put_entry
 
@@ -408,21 +404,21 @@ def _install(
     try:
         change = put_entry(config, keys, entry)
     except CannotEdit as error:
-        note(f"Add this to {config.path}:")
+        note(f"Add this to {config}:")
         show(entry_text(config, keys, entry))
         raise CannotEdit(error.message, "Add the entry printed above by hand") from None
     if change.done:
         _print_change(change, name, f"It serves {folder}. {client.next_step}")
     else:
-        show(one_line(f"Nothing to do: {name} in {config.path} already serves {folder}"))
+        show(one_line(f"Nothing to do: {name} in {config} already serves {folder}"))
 
 
 def _print_entry(
-    config: ConfigFile, keys: tuple[str, ...], skill_file: Path | None, entry: dict[str, Any]
+    config: Path, keys: tuple[str, ...], skill_file: Path | None, entry: dict[str, Any]
 ) -> None:
     from marklight.surfaces.setup.config_file import SKILL, entry_text
 
-    note(f"Nothing was changed. This would be added to {config.path}:")
+    note(f"Nothing was changed. This would be added to {config}:")
     show(entry_text(config, keys, entry))
     if skill_file:
         note(f"This would be written to {skill_file}:")
@@ -433,16 +429,16 @@ def _remove(
     client: Client,
     name: str | None,
     folder: Path | None,
-    config: ConfigFile,
+    config: Path,
     skill_file: Path | None,
     dry_run: bool,
 ) -> None:
     from marklight.surfaces.setup.config_file import CannotEdit, remove_skill, take_entry
 
     values = _values(config)
-    name = name or _name_to_remove(client, values, folder, config.path)
+    name = name or _name_to_remove(client, values, folder, config)
     if dry_run:
-        note(f"Nothing was changed. {name} would be removed from {config.path}")
+        note(f"Nothing was changed. {name} would be removed from {config}")
         return
     try:
         change = take_entry(config, (*client.servers_path(values), name))
@@ -451,7 +447,7 @@ def _remove(
     if change.done:
         _print_change(change, name, f"Restart {client.title}")
     else:
-        show(one_line(f"Nothing to do: {name} is not in {config.path}"))
+        show(one_line(f"Nothing to do: {name} is not in {config}"))
     if skill_file:
         change = remove_skill(skill_file)
         if change.done:

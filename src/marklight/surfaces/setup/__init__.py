@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 from marklight.errors import UsageError
 from marklight.lazy import dataclass
 from marklight.parameters import suggest
-from marklight.surfaces.setup.config_file import CannotEdit, ConfigFile, read_values
+from marklight.surfaces.setup.config_file import CannotEdit, read_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +83,6 @@ class Client:
     project_file: str = ""
     servers: str = "mcpServers"
     """Key or table that contains all servers."""
-    comments: bool = False
-    """True if the client reads comments in JSON."""
     has_type: bool = False
     """True if an entry contains `"type": "stdio"`."""
     skills: str = ""
@@ -177,7 +175,6 @@ CLIENTS: Mapping[str, Client] = {
             base="applications",
             project_file=".vscode/mcp.json",
             servers="servers",
-            comments=True,
             has_type=True,
             skills=".copilot/skills",
             project_skills=".github/skills",
@@ -200,7 +197,6 @@ CLIENTS: Mapping[str, Client] = {
             file=".gemini/settings.json",
             variables={"GEMINI_CLI_HOME": ".gemini/settings.json"},
             project_file=".gemini/settings.json",
-            comments=True,
             skills=".gemini/skills",
             project_skills=".gemini/skills",
         ),
@@ -213,7 +209,6 @@ CLIENTS: Mapping[str, Client] = {
             other_names=("opencode.jsonc",),
             project_file="opencode.json",
             servers="mcp",
-            comments=True,
             skills=".agents/skills",
             project_skills=".agents/skills",
         ),
@@ -225,7 +220,6 @@ CLIENTS: Mapping[str, Client] = {
             base="config",
             project_file=".zed/settings.json",
             servers="context_servers",
-            comments=True,
             skills=".agents/skills",
             project_skills=".agents/skills",
         ),
@@ -336,7 +330,7 @@ def list_installed(names: Collection[str], project: Path) -> Iterator[Installed]
             except UsageError:  # no configuration for a single project
                 continue
             try:
-                entries = entries_of(client, read_values(ConfigFile(file, client.comments)))
+                entries = entries_of(client, read_values(file))
             except CannotEdit as error:
                 yield Installed(client.name, file, problem=error.message)
                 continue

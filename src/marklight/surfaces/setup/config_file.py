@@ -16,7 +16,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from marklight import platforms
 from marklight.errors import MarklightError
@@ -24,27 +24,12 @@ from marklight.errors import MarklightError
 _DECODER = json.JSONDecoder()
 
 
-class Format(Protocol):
-    """A syntax of configuration files; `keys` is the path of an entry from the root."""
-
-    def parse(self, text: str) -> Any: ...
-
-    def same(self, first: Any, second: Any) -> bool: ...
-
-    def put(self, text: str, keys: Sequence[str], value: Mapping[str, Any]) -> str: ...
-
-    def take(self, text: str, keys: Sequence[str]) -> str: ...
-
-
 class JsonFormat:
-    """JSON, edited as text; with `comments` also JSON with comments and trailing commas (JSONC)."""
-
-    def __init__(self, *, comments: bool = False) -> None:
-        self._comments = comments
+    """JSON, edited as text; comments and trailing commas (JSONC) are allowed, as many clients do."""
 
     def parse(self, text: str) -> Any:
         """Return the values; blank text is an empty object."""
-        plain = self._without_comments(text).plain
+        plain = _without_comments(text).plain
         return json.loads(plain, object_pairs_hook=_unique_keys) if plain.strip() else {}
 
     def same(self, first: Any, second: Any) -> bool:
@@ -53,11 +38,11 @@ class JsonFormat:
 
     def put(self, text: str, keys: Sequence[str], value: Any) -> str:
         """Set a value, in the indentation of the file; a new member is the first of its object."""
-        if not self._without_comments(text).plain.strip():
+        if not _without_comments(text).plain.strip():
             above = text.rstrip()
             text = f"{above}\n{{}}\n" if above else "{}\n"
         layout = _JsonLayout(text)
-        plain = self._without_comments(text).plain
+        plain = _without_comments(text).plain
         start = _skip_blanks(plain, 0)
         for depth, key in enumerate(keys, 1):
             members, end = _members(plain, start)
@@ -79,7 +64,7 @@ class JsonFormat:
 
     def take(self, text: str, keys: Sequence[str]) -> str:
         """Remove a member that exists, with its line and one comma; comments around it stay."""
-        without = self._without_comments(text)
+        without = _without_comments(text)
         start = _skip_blanks(without.plain, 0)
         for key in keys[:-1]:
             inner = _members(without.plain, start)[0]
@@ -105,12 +90,6 @@ class JsonFormat:
         rest = text[start + 1 : begin] + text[member.end : end]
         return text[: start + 1] + (rest if rest.strip() else "") + text[end:]
 
-    def _without_comments(self, text: str) -> _Blanked:
-        if not self._comments:
-            return _Blanked(text, text)
-        uncommented = _COMMENT.sub(_blank, text)
-        return _Blanked(uncommented, _TRAILING_COMMA.sub(_blank, uncommented))
-
 
 class _Blanked(NamedTuple):
     """A text in which spaces replace what JSON does not allow, so that all offsets stay the same."""
@@ -124,6 +103,11 @@ class _Blanked(NamedTuple):
 _STRING = r'"(?:[^"\\]|\\.)*"'
 _COMMENT = re.compile(rf"{_STRING}|//[^\r\n]*|/\*[\s\S]*?\*/")
 _TRAILING_COMMA = re.compile(rf"{_STRING}|,(?=\s*[}}\]])")
+
+
+def _without_comments(text: str) -> _Blanked:
+    uncommented = _COMMENT.sub(_blank, text)
+    return _Blanked(uncommented, _TRAILING_COMMA.sub(_blank, uncommented))
 
 
 def _blank(match: re.Match[str]) -> str:
@@ -200,7 +184,12 @@ class TomlFormat:
         """Set values in a table: replace its lines for these keys, or append the table."""
         parts = list(_statements(text))
         newline = "\r\n" if "\r\n" in text else "\n"
-        lines = "".join(f"{name} = {_toml_value(item)}{newline}" for name, item in value.items())
+        # Strings and lists of strings are the same in TOML and JSON, except for DEL.
+        pairs = "".join(
+            f"{name} = {json.dumps(item, ensure_ascii=False)}{newline}"
+            for name, item in value.items()
+        )
+        lines = pairs.replace("\x7f", "\\u007f")
         tables = (number for number, part in enumerate(parts) if part.table == tuple(keys))
         start = next(tables, None)
         if start is None:
@@ -283,14 +272,7 @@ def _join(parts: Sequence[_Statement]) -> str:
     return "".join(part.text for part in parts)
 
 
-def _toml_value(value: Any) -> str:
-    # Strings and lists of strings are the same in TOML and JSON, except for DEL.
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-JSON = JsonFormat()
-JSONC = JsonFormat(comments=True)
-TOML = TomlFormat()
+JSON, TOML = JsonFormat(), TomlFormat()
 
 
 BACKUP_SUFFIX = ".before-marklight"
@@ -318,34 +300,25 @@ class FileChange(NamedTuple):
     backup: Path | None = None
 
 
-class ConfigFile(NamedTuple):
-    """A configuration file; with `comments` its program allows comments and trailing commas in JSON."""
-
-    path: Path
-    comments: bool = False
-
-    @property
-    def format(self) -> Format:
-        """Return the syntax of the file."""
-        if self.path.suffix == ".toml":
-            return TOML
-        return JSONC if self.comments else JSON
+def format_of(file: Path) -> JsonFormat | TomlFormat:
+    """Return the syntax of a configuration file."""
+    return TOML if file.suffix == ".toml" else JSON
 
 
-def read_values(file: ConfigFile) -> dict[str, Any]:
+def read_values(file: Path) -> dict[str, Any]:
     """Return the values of a configuration file; a file that does not exist has none."""
     try:
-        return _parse(file, _decode(file.path, _read(file.path) or b"").removeprefix(BOM))
+        return _parse(file, _decode(file, _read(file) or b"").removeprefix(BOM))
     except OSError as error:
-        raise CannotEdit(f"Cannot read {file.path}: {error.strerror or error}") from None
+        raise CannotEdit(f"Cannot read {file}: {error.strerror or error}") from None
 
 
-def put_entry(file: ConfigFile, keys: Sequence[str], entry: Mapping[str, Any]) -> FileChange:
+def put_entry(file: Path, keys: Sequence[str], entry: Mapping[str, Any]) -> FileChange:
     """Add or update the entry; keys that the user added to it, such as `env`, are kept."""
 
     def edit(text: str) -> tuple[str, str]:
-        format, values = file.format, _parse(file, text)
-        old = _get(file.path, values, keys)
+        format, values = format_of(file), _parse(file, text)
+        old = _get(file, values, keys)
         if not isinstance(old, Mapping) or "command" not in old:
             # None yet, or one with a URL: none of its keys fit a command.
             cleared = text if old is None else format.take(text, keys)
@@ -363,30 +336,30 @@ def put_entry(file: ConfigFile, keys: Sequence[str], entry: Mapping[str, Any]) -
         _check(file, after, _with(values, keys, expected))
         return after, "added" if old is None else "changed"
 
-    return _edit(file.path, edit)
+    return _edit(file, edit)
 
 
-def take_entry(file: ConfigFile, keys: Sequence[str]) -> FileChange:
+def take_entry(file: Path, keys: Sequence[str]) -> FileChange:
     """Remove the entry, and the object around it if that is empty then."""
     *outer, _ = keys
 
     def edit(text: str) -> tuple[str, str]:
-        format, values = file.format, _parse(file, text)
-        if _get(file.path, values, keys) is None:
+        format, values = format_of(file), _parse(file, text)
+        if _get(file, values, keys) is None:
             return text, ""
         after, expected = format.take(text, keys), _with(values, keys, None)
         # TOML needs no statement for the outer table.
-        if format is not TOML and _get(file.path, expected, outer) == {}:
+        if format is not TOML and _get(file, expected, outer) == {}:
             after, expected = format.take(after, outer), _with(expected, outer, None)
         _check(file, after, expected)
         return after, "removed"
 
-    return _edit(file.path, edit)
+    return _edit(file, edit)
 
 
-def entry_text(file: ConfigFile, keys: Sequence[str], entry: Mapping[str, Any]) -> str:
+def entry_text(file: Path, keys: Sequence[str], entry: Mapping[str, Any]) -> str:
     """Return a file that contains the entry only, to paste into another."""
-    return file.format.put("", keys, entry).rstrip("\n")
+    return format_of(file).put("", keys, entry).rstrip("\n")
 
 
 def write_skill(file: Path) -> FileChange:
@@ -494,16 +467,14 @@ def _decode(file: Path, data: bytes) -> str:
         raise CannotEdit(f"Cannot change {file}: it is not UTF-8") from None
 
 
-def _parse(file: ConfigFile, text: str) -> dict[str, Any]:
+def _parse(file: Path, text: str) -> dict[str, Any]:
     try:
-        values = file.format.parse(text)
+        values = format_of(file).parse(text)
     except (ValueError, RecursionError) as error:
-        comments = file.format is JSON and ("//" in text or "/*" in text)
-        name = "TOML" if file.format is TOML else "JSON"
-        reason = f"it {'contains comments or ' * comments}is not valid {name}"
-        raise CannotEdit(f"Cannot change {file.path}: {reason} ({error})") from None
+        name = "TOML" if format_of(file) is TOML else "JSON"
+        raise CannotEdit(f"Cannot change {file}: it is not valid {name} ({error})") from None
     if not isinstance(values, dict):
-        raise CannotEdit(f"Cannot change {file.path}: it does not contain an object")
+        raise CannotEdit(f"Cannot change {file}: it does not contain an object")
     return values
 
 
@@ -527,13 +498,13 @@ def _with(values: dict[str, Any], keys: Sequence[str], entry: Any) -> dict[str, 
     return left if entry is None else {**left, first: entry}
 
 
-def _check(file: ConfigFile, after: str, expected: dict[str, Any]) -> None:
+def _check(file: Path, after: str, expected: dict[str, Any]) -> None:
     """Raise unless the new text has the expected values."""
     try:
-        right = file.format.same(file.format.parse(after), expected)
+        right = format_of(file).same(format_of(file).parse(after), expected)
     except ValueError:
         right = False
     if not right:
         raise CannotEdit(
-            f"Cannot change {file.path}: the entry cannot be edited automatically without risk to the rest of the file"
+            f"Cannot change {file}: the entry cannot be edited automatically without risk to the rest of the file"
         )
