@@ -134,6 +134,16 @@ def test_every_snapshot_equals_the_memory_engine(
         assert store.engine.check() == []
 
 
+def test_segments_of_documents_without_words_are_merged(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lexical_index, "MERGE_FACTOR", 2)
+    for name in ("a.md", "b.md", "c.md"):
+        store.put(entry(name, ""))
+        store.matches_memory()
+    assert store.engine.check() == []
+
+
 def test_merges_while_others_commit_lose_nothing(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
