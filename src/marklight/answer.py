@@ -112,10 +112,6 @@ class Hit:
         """Return the trace of the score; empty without `explain`."""
         return self.trace or ()
 
-    def with_trace_of(self, first: Hit) -> Hit:
-        """Return the hit with the trace of another one of the same passage before its own."""
-        return replace(self, trace=first.why + self.why) if self.trace else self
-
     def merged_with(self, others: Iterable[Hit]) -> Hit:
         """Return the hit with its duplicates, and those that were merged into them, as `similar`."""
         merged = [*self.similar]

@@ -165,7 +165,7 @@ def _hints(part: type) -> dict[str, Any]:
 def _types(part: type) -> dict[str, Any]:
     """Return the types of a dataclass's fields, without annotations."""
     return {
-        name: hint.__origin__ if _is_annotated(hint) else hint
+        name: hint.__origin__ if hasattr(hint, "__metadata__") else hint
         for name, hint in _hints(part).items()
     }
 
@@ -176,14 +176,9 @@ def _bounds(part: type) -> dict[str, Within]:
     return {
         name: bounds
         for name, hint in _hints(part).items()
-        if _is_annotated(hint)
-        for bounds in hint.__metadata__
+        for bounds in getattr(hint, "__metadata__", ())
         if isinstance(bounds, Within)
     }
-
-
-def _is_annotated(hint: Any) -> bool:
-    return typing.get_origin(hint) is typing.Annotated
 
 
 def user_file() -> Path:
@@ -223,7 +218,7 @@ def from_environment(environ: Mapping[str, str], schema: Schema) -> Iterator[Lay
 
     Raise `SettingsError` for a variable with our prefix that matches no setting.
     """
-    keys = {_variable(key): key for key in known_keys(schema)}
+    keys = {ENVIRONMENT_PREFIX + key.upper().replace(".", "_"): key for key in known_keys(schema)}
     for variable in sorted(environ):
         if not variable.startswith(ENVIRONMENT_PREFIX) or variable in NOT_SETTINGS:
             continue
@@ -235,10 +230,6 @@ def from_environment(environ: Mapping[str, str], schema: Schema) -> Iterator[Lay
         from marklight.toml_values import Written, nested
 
         yield Layer(f"the variable {variable}", nested(key, Written(environ[variable])))
-
-
-def _variable(key: str) -> str:
-    return ENVIRONMENT_PREFIX + key.upper().replace(".", "_")
 
 
 def from_assignments(assignments: Sequence[str]) -> Iterator[Layer]:

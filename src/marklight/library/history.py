@@ -25,7 +25,7 @@ from marklight.library.refresh import (
 )
 from marklight.library.search import PreparedSearch, open_search, prepare, search_deep_enough
 from marklight.library.validation import commit_query
-from marklight.model import Document, DocumentId, Failure
+from marklight.model import Document, DocumentId
 from marklight.ports import Embedder, Engine, Progress, Rewrite, Snapshot, Tools
 from marklight.query import Filters, Query
 from marklight.report import Report
@@ -80,10 +80,6 @@ def _of_commits(progress: Progress) -> Progress:
         progress(f"{phase} of commits", done, total)
 
     return report
-
-
-def _unread_notice(failure: Failure) -> str:
-    return f"Commit {failure.document.path[:SHORT_HASH]} cannot be read: {failure.reason}"
 
 
 def _commit(document: Document, refs: Iterable[str]) -> Commit:
@@ -145,7 +141,11 @@ def refresh_commits(
             wait_seconds = min(limits.wait_seconds, read_seconds) if empty else SHORT_WAIT_SECONDS
             with ingest.engine.writing(wait_seconds):
                 report = ingest.index_text(progress, time.monotonic() + read_seconds)
-            notices += [*report.notices, *map(_unread_notice, report.skipped)]
+            notices += report.notices
+            notices += (
+                f"Commit {failure.document.path[:SHORT_HASH]} cannot be read: {failure.reason}"
+                for failure in report.skipped
+            )
     except Busy:
         return ["The history is being indexed; results come from the index as it is"]
     except (StoreError, HistoryError) as error:

@@ -165,8 +165,14 @@ def _result(answer: Answer, rank: int, hit: Hit) -> str:
     """Return the place of a result, then one line per step: name, value, and the formula with numbers."""
     head = f"[{rank}] {hit.score:.2f}  "
     where = place_text(hit.chunk.document, answer.several_collections, hit.chunk.lines)
-    lines = [head + _cut(where, max(MIN_PLACE, WIDTH - len(head)))]
-    steps = [why for why in hit.why if _is_step(why)]
+    width = max(MIN_PLACE, WIDTH - len(head))
+    # The end of a place is kept, where files and lines differ.
+    lines = [head + (where if len(where) <= width else f"…{where[1 - width :]}")]
+    steps = [
+        why
+        for why in hit.why
+        if why.stage not in (*QUERY_ENTRIES, *RETRIEVERS) and "feature" not in why.inputs
+    ]
     width = max(len(FOUND_BY), *(len(why.stage) for why in steps)) if steps else 0
     raw = [f"{why.stage} {_number(why.value)}" for why in hit.why if why.stage in RETRIEVERS]
     if raw:
@@ -179,12 +185,6 @@ def _result(answer: Answer, rank: int, hit: Hit) -> str:
         formula = f" = {_substituted(why)}" if why.formula else ""
         lines.append(f"{INDENT}{why.stage:{width}}  {why.value:.4f}{formula}")
     return "\n".join(lines)
-
-
-def _is_step(why: Why) -> bool:
-    if why.stage in QUERY_ENTRIES or "feature" in why.inputs:
-        return False
-    return why.stage not in RETRIEVERS
 
 
 def _substituted(why: Why) -> str:
@@ -208,11 +208,6 @@ def _legend(hits: Sequence[Hit]) -> str:
     if any("term coverage" in meaning for _, meaning in rows):
         rows.append(("term coverage", "share of the query terms in a text, weighted by idf"))
     return _table(rows, left=(0, 1)) if rows else ""
-
-
-def _cut(text: str, width: int) -> str:
-    """Return the end of a place, where files and lines differ."""
-    return text if len(text) <= width else f"…{text[1 - width :]}"
 
 
 def _table(rows: Sequence[Sequence[str]], left: Sequence[int]) -> str:

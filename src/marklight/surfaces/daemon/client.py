@@ -18,7 +18,7 @@ from enum import Enum
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from marklight import __version__, errors
 from marklight.operations import Operations
@@ -68,7 +68,7 @@ class Connection:
             self._socket.close()
             raise (Unreachable if isinstance(error, TimeoutError) else WrongPeer) from None
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.reader = self._socket.makefile("rb")
+        self.reader: BinaryIO = self._socket.makefile("rb")
         try:
             self._shake_hands()
         except BaseException:
@@ -129,9 +129,18 @@ class Connection:
             raise Unreachable(str(error)) from None
         return message
 
-    def disable_timeout(self) -> None:
+    def disable_timeout(self) -> Connection:
         """Wait without a time limit from now on."""
         self._socket.settimeout(None)
+        return self
+
+    def is_alive(self) -> bool:
+        """Return whether the daemon answers a new connection."""
+        try:
+            Connection(self.state).close()
+        except (Unreachable, WrongPeer):
+            return False
+        return True
 
     def finish(self) -> None:
         """Close the sending side; the last answers can still be read."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Event, Lock, Thread
-from typing import Any, BinaryIO, NamedTuple, Protocol
+from typing import Any, BinaryIO, NamedTuple
 
 from marklight.place import locate
 from marklight.surfaces.daemon import is_disabled, process_settings
@@ -23,7 +23,6 @@ from marklight.surfaces.daemon.client import (
     PROGRAM,
     Connection,
     Unreachable,
-    WrongPeer,
     attach,
     set_options,
 )
@@ -43,36 +42,6 @@ INTERNAL_ERROR = -32_603
 HANDSHAKE = "initialize"
 
 Message = dict[str, Any]
-
-
-class Server(Protocol):
-    """An MCP server: the daemon, or a process for this assistant alone."""
-
-    reader: BinaryIO
-
-    def send_raw(self, line: bytes) -> None: ...
-    def is_alive(self) -> bool: ...
-    def finish(self) -> None: ...
-    def close(self) -> None: ...
-
-
-class DaemonServer:
-    """The daemon, over an IPC connection."""
-
-    def __init__(self, connection: Connection) -> None:
-        connection.disable_timeout()
-        self._state = connection.state
-        self.reader: BinaryIO = connection.reader
-        self.send_raw, self.finish = connection.send_raw, connection.finish
-        self.close = connection.close
-
-    def is_alive(self) -> bool:
-        """Return whether the daemon answers a new connection."""
-        try:
-            Connection(self._state).close()
-        except (Unreachable, WrongPeer):
-            return False
-        return True
 
 
 class SubprocessServer:
@@ -128,11 +97,11 @@ def make_proxy(
     if place.part:
         return None  # a daemon serves the whole library
 
-    def connect() -> DaemonServer | None:
+    def connect() -> Connection | None:
         attached = attach(place.folder, assignments, "mcp", notify)
-        return DaemonServer(attached[0]) if attached else None
+        return attached[0].disable_timeout() if attached else None
 
-    def start() -> DaemonServer | None:
+    def start() -> Connection | None:
         from marklight.surfaces.daemon import lifecycle
 
         if not lifecycle.is_autostart(place.folder, assignments):
@@ -141,12 +110,16 @@ def make_proxy(
         file = lifecycle.state_file(place.folder, process_settings(assignments))
         return connect() if lifecycle.wait_until_ready(file, process, START_SECONDS) else None
 
-    def next_server() -> Server:
+    def next_server() -> Connection | SubprocessServer:
         command = [*PROGRAM, "mcp", "--in", str(place.folder), *set_options(assignments)]
         return connect() or start() or SubprocessServer(command)
 
     first = connect() or start()
     return McpProxy(first, next_server) if first else None
+
+
+Server = Connection | SubprocessServer
+"""An MCP server: the daemon, or a process for this assistant alone."""
 
 
 class McpProxy:

@@ -461,8 +461,10 @@ def _call_when_input_closes(loop: asyncio.AbstractEventLoop, callback: Callable[
             with suppress(RuntimeError):  # the event loop has ended
                 loop.call_soon_threadsafe(callback)
 
-    if _is_pipe(0):
-        Thread(target=wait, name="marklight-parent", daemon=True).start()
+    with suppress(OSError):
+        mode = os.fstat(0).st_mode
+        if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
+            Thread(target=wait, name="marklight-parent", daemon=True).start()
 
 
 Monitor = Callable[[Daemon], Coroutine[Any, Any, None]]
@@ -499,14 +501,6 @@ def run(
 def _first_error(error: BaseException) -> BaseException:
     """Return the first error of nested groups, which is the cause of the others."""
     return _first_error(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
-
-
-def _is_pipe(descriptor: int) -> bool:
-    try:
-        mode = os.fstat(descriptor).st_mode
-    except OSError:
-        return False
-    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
 
 
 def _settings_status(library: Library) -> list[FileStatus | None]:

@@ -177,9 +177,6 @@ class _Process:
         """Held during a call."""
         self.used_at = time.monotonic()
 
-    def is_idle(self, seconds: float) -> bool:
-        return time.monotonic() - self.used_at > seconds
-
     def open(self) -> Library:
         if self.library is None:
             self.library = Library(*self.arguments)
@@ -210,7 +207,8 @@ class _Process:
             if not self.lock.acquire(blocking=False):
                 continue
             with suppress(Exception):
-                if self.library and self.is_idle(self.library.serve.rest_minutes * 60):
+                idle_seconds = time.monotonic() - self.used_at
+                if self.library and idle_seconds > self.library.serve.rest_minutes * 60:
                     self.library.models.unload()
                     self.used_at = math.inf  # once, until the next call
             self.lock.release()

@@ -44,25 +44,26 @@ STATUS_DESCRIPTIONS = {
     "422": "A value is invalid; the hint lists the allowed ones.",
     "503": "Too many requests at once, or the index is not available.",
 }
-EVENT = {
-    **object_schema(
-        {
-            "event": {"type": "string", "enum": ["results", "error", "done"]},
-            "data": {"type": "string", "description": "JSON."},
-        }
+
+
+def _events(names: Sequence[str], description: str) -> Schema:
+    """Return the schema of a stream of server-sent events."""
+    data = {"type": "string", "description": "JSON."}
+    schema = object_schema({"event": {"type": "string", "enum": list(names)}, "data": data})
+    return {**schema, "description": description}
+
+
+EVENTS = {
+    "search": _events(
+        ("results", "error", "done"),
+        "One `results` event per finished step, an answer with its `step`: keyword, fused or"
+        " reranked; `error` if a step fails; finally `done`.",
     ),
-    "description": "One `results` event per finished step, an answer with its `step`: keyword, fused or"
-    " reranked; `error` if a step fails; finally `done`.",
-}
-ANSWER_EVENT = {
-    **object_schema(
-        {
-            "event": {"type": "string", "enum": ["sources", "sentence", "error", "done"]},
-            "data": {"type": "string", "description": "JSON."},
-        }
+    "ask": _events(
+        ("sources", "sentence", "error", "done"),
+        "`sources`: the search, whose results are the numbered passages; one `sentence` event per"
+        " checked sentence; `error` if the model fails; finally `done`, with the whole answer unless it failed.",
     ),
-    "description": "`sources`: the search, whose results are the numbered passages; one `sentence` event per"
-    " checked sentence; `error` if the model fails; finally `done`, with the whole answer unless it failed.",
 }
 OBJECT = {"type": "object"}
 NO_NUL = "^[^\\u0000]*$"
@@ -85,7 +86,6 @@ ERROR = object_schema(
     },
     title="Error",
 )
-EVENTS = {"search": EVENT, "ask": ANSWER_EVENT}
 RECONNECTED = "The client has reconnected (it sends `Last-Event-ID`): nothing is repeated."
 
 
@@ -106,7 +106,11 @@ class Description:
         }
         for endpoint in routes.ENDPOINTS:
             paths[endpoint.path] = self._path_item(endpoint)
-        responses = {code: _error_response(text) for code, text in STATUS_DESCRIPTIONS.items()}
+        error = {"application/json": {"schema": ERROR}}
+        responses = {
+            code: {"description": text, "content": error}
+            for code, text in STATUS_DESCRIPTIONS.items()
+        }
         schemas: dict[str, Schema] = {}
         description: Schema = {
             "openapi": "3.1.0",
@@ -292,10 +296,6 @@ def _for_query_string(schema: Schema) -> Schema:
         return schema
     pair = {"type": "string", "maxLength": 1000, "pattern": KEY_VALUE}
     return {"type": "array", "items": pair, "maxItems": schema["maxProperties"]}
-
-
-def _error_response(text: str) -> Schema:
-    return {"description": text, "content": {"application/json": {"schema": ERROR}}}
 
 
 def _operation_id(summary: str) -> str:

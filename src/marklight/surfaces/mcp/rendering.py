@@ -163,7 +163,8 @@ def search_text(
     room = tokens - count_tokens(doubt) - bool(doubt)
     if room < MIN_NEAREST_TOKENS:
         doubt, room = "", tokens
-    text = fit(blocks, notes, room, omitted=_omitted(answer.notices))
+    cut = (each for each in answer.notices if isinstance(each, Message) and each.kind == "omitted")
+    text = fit(blocks, notes, room, omitted=next(cut, None))
     return f"{doubt}\n\n{text}" if doubt else text
 
 
@@ -175,12 +176,6 @@ def _passage(hit: Hit, doubtful: bool) -> str:
 
 def _kind(notice: str) -> str:
     return notice.kind if isinstance(notice, Message) else ""
-
-
-def _omitted(notices: Sequence[str]) -> Message | None:
-    """Return the notice about results that the library omitted to stay within the token budget."""
-    found = (each for each in notices if isinstance(each, Message) and each.kind == "omitted")
-    return next(found, None)
 
 
 def _place(hit: Hit, several: bool) -> str:
