@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from marklight.lazy import dataclass, lazy_pattern
 
@@ -424,3 +424,27 @@ def _empty_text(answer: Answer) -> str:
     if answer.nearest:
         return one_line(f"{answer.abstained}. {CLOSEST}")
     return one_line(answer.empty_reason("min_confidence=0") or "No passage matches the query")
+
+
+def columns(rows: Sequence[Sequence[str]], left: Sequence[int]) -> str:
+    """Return a table: the columns in `left` are aligned to the left, all others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if number in left else cell.rjust(width)
+            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    )
+
+
+def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Flatten nested mappings to dotted keys."""
+    rows: dict[str, Any] = {}
+    for name, value in values.items():
+        rows |= (
+            flat(value, f"{prefix}{name}.")
+            if isinstance(value, Mapping)
+            else {prefix + name: value}
+        )
+    return rows

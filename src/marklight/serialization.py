@@ -203,3 +203,13 @@ def _class_docstrings(body: list[ast.stmt]) -> Iterator[tuple[str, str]]:
                 yield name, f"{text[:1].upper()}{text[1:]}".partition("\n")[0]
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=text)):
                 yield name, str(text)
+
+
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of parsed JSON (`object_pairs_hook`); raise ValueError for a key that it has twice: programs differ in which they read."""
+    values: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in values:
+            raise ValueError(f"duplicate key {name[:60]!r}")
+        values[name] = value
+    return values

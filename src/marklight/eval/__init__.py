@@ -18,7 +18,7 @@ from marklight.eval.collection import (
 from marklight.eval.dataset import Dataset, off_topic_queries, read_dataset, sample
 from marklight.eval.metrics import BINS, reliability
 from marklight.eval.run import TOP, Comparison, Outcome, Run, compare, run_queries
-from marklight.formatting import one_line
+from marklight.formatting import columns, one_line
 from marklight.lazy import dataclass
 from marklight.library.configuration import stage_name
 from marklight.operations import ModeName
@@ -246,7 +246,7 @@ class Evaluation:
         ]
         latency = self.run.latency_ms
         times = f"{latency['p50']:.0f} / {latency['p95']:.0f} ms"
-        return _columns([*rows, ["time, p50 / p95", times, "of one search"]], text_column=2)
+        return columns([*rows, ["time, p50 / p95", times, "of one search"]], left=(0, 2))
 
     def _comparison_table(self) -> str:
         assert self.comparison
@@ -263,7 +263,7 @@ class Evaluation:
             for name, (label, _) in LABELS.items()
         ]
         heading = ["", "baseline", "changed", "difference", "p  "]
-        return f"{_columns([heading, *rows])}\nchanged: {one_line(other.name)}\n{LEGEND}"
+        return f"{columns([heading, *rows], left=(0,))}\nchanged: {one_line(other.name)}\n{LEGEND}"
 
     def _ablation_table(self) -> str:
         heading = ["", *(LABELS[name][0] for name in ABLATION_METRICS), "p of nDCG@10  "]
@@ -280,20 +280,7 @@ class Evaluation:
         notes = ["differences from the baseline; a stage helps if nDCG@10 falls without it", LEGEND]
         if same:
             notes.append(f"no difference: {', '.join(same)}")
-        return "\n".join([_columns([heading, baseline, *rows]), *notes])
-
-
-def _columns(rows: Sequence[Sequence[str]], text_column: int | None = None) -> str:
-    """Align columns: the first and the text column to the left, numbers to the right."""
-    widths = [max(len(row[index]) for row in rows) for index in range(len(rows[0]))]
-    left = (0, text_column)
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if index in left else cell.rjust(width)
-            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    )
+        return "\n".join([columns([heading, baseline, *rows], left=(0,)), *notes])
 
 
 def _p(p: float | None) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from threading import BoundedSemaphore, Lock
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from marklight.engines import open as open_engine
 from marklight.engines import parse_address
@@ -83,6 +83,9 @@ DEFAULT_HOOKS = {"progress": no_progress, "check_cancelled": lambda: None}
 
 class Library(Operations):
     """A folder of documents with its index. Thread-safe; engines and models are opened on first use."""
+
+    is_remote: Literal[False] = False
+    """True for a library whose daemon executes the operations."""
 
     def __init__(
         self,

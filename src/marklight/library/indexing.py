@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from marklight.errors import ModelServerError
-from marklight.formatting import place_text
 from marklight.ingest.discover import OUTSIDE, Discover
 from marklight.library.history import index_history
 from marklight.library.progress import published, published_progress
@@ -22,11 +21,11 @@ from marklight.library.refresh import (
     measure_unrelated,
     repeat_if_lost,
 )
-from marklight.model import DocumentId
 from marklight.models import KNOWN, MULTILINGUAL
 from marklight.place import STORE, nested_libraries, nested_notices
 from marklight.ports import Progress, Snapshot
 from marklight.report import Report
+from marklight.serialization import json_values
 from marklight.text.languages import CODES
 
 if TYPE_CHECKING:
@@ -253,7 +252,7 @@ def status(library: Library) -> dict[str, Any]:
     ask_server = library.models.generator_server
     reranker_problem = library.models.reranker_problem()
     watcher, indexing = library.watcher, published_progress(library.address.folder)
-    server = dict(library.engine.server())
+    server, several = dict(library.engine.server()), library.files.several
     others = sorted(documents.keys() - library.collections.keys()) if library.shared else []
     return {
         "documents": counts.documents,
@@ -263,9 +262,10 @@ def status(library: Library) -> dict[str, Any]:
         **({"outdated": outdated} if outdated else {}),
         "boilerplate": {"passages": counts.boilerplate, **shared},
         "failed": [
-            {**_place(library, failure.document), "reason": failure.reason} for failure in failures
+            {**json_values(failure.document, several), "reason": failure.reason}
+            for failure in failures
         ],
-        "remarks": [{**_place(library, id), "remark": remark} for id, remark in remarks],
+        "remarks": [{**json_values(id, several), "remark": remark} for id, remark in remarks],
         "languages": {name: count for name, count in languages.items() if name in CODES},
         "generation": counts.generation,
         "model": library.settings["model.name"],
@@ -339,8 +339,3 @@ def _history_status(library: Library, fingerprint: str) -> dict[str, Any]:
         "sizes": dict(library.commits_engine.sizes()),
     }
     return {"history": status}
-
-
-def _place(library: Library, id: DocumentId) -> dict[str, str]:
-    ref = place_text(id, library.files.several)
-    return {"path": id.path, "collection": id.collection, "ref": ref}

@@ -7,14 +7,14 @@ import platform
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from marklight import engines
 from marklight.errors import Busy, MarklightError, NotFound, StoreError, UsageError
-from marklight.formatting import counted
+from marklight.formatting import counted, flat
 from marklight.library import Library
 from marklight.place import (
     STORE,
@@ -125,16 +125,9 @@ def _compared(model: str, near: float, far: float, began: float) -> str:
 
 def _check_server(library: Library) -> str:
     """Connect to the server of the index and return its state in one line."""
-    state = _flat(library.engine.server())
-    return f"{library.engine.describe()}: " + ", ".join(f"{key} {text}" for key, text in state)
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
-        elif value not in ("", None, []):
-            yield prefix + key, value
+    state = flat(library.engine.server()).items()
+    shown = (f"{key} {value}" for key, value in state if value not in ("", None, []))
+    return f"{library.engine.describe()}: " + ", ".join(shown)
 
 
 def _check_library(library: Library) -> str:

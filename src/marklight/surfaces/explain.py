@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from marklight.formatting import place_text
+from marklight.formatting import columns, place_text
 
 if TYPE_CHECKING:
     from marklight.answer import Answer, Hit, Why
@@ -85,7 +85,7 @@ def explanation(answer: Answer) -> str:
     """Return stages, query features, passage features, the steps of each score, and a legend."""
     parts = [_stages(answer)]
     if answer.hits:
-        parts += [_query_table(answer.hits), _feature_table(answer.hits)]
+        parts += [_querycolumns(answer.hits), _featurecolumns(answer.hits)]
         parts += [
             "\n\n".join(_result(answer, rank, hit) for rank, hit in enumerate(answer.hits, 1))
         ]
@@ -104,10 +104,10 @@ def _stages(answer: Answer) -> str:
         for step in answer.steps
     ]
     total = ("all", str(len(answer.hits)), f"{answer.took_ms:.2f}")
-    return _table([("stage", "hits", "ms"), *rows, total], left=(0,))
+    return columns([("stage", "hits", "ms"), *rows, total], left=(0,))
 
 
-def _query_table(hits: Sequence[Hit]) -> str:
+def _querycolumns(hits: Sequence[Hit]) -> str:
     """Return query features with their weights in both curves, and the answer probability."""
     by_stage = {why.stage: why for hit in hits for why in hit.why}
     entries = {stage: by_stage[stage] for stage in QUERY_ENTRIES if stage in by_stage}
@@ -127,7 +127,7 @@ def _query_table(hits: Sequence[Hit]) -> str:
         for (stage, bias) in zip(curves, biases, strict=True)
     }
     rows.append(("sum", "", *(f"{one:.4f}" for one in sums.values())))
-    table = _table(rows, left=(0,))
+    table = columns(rows, left=(0,))
     if answer := curves.get("answer"):
         return f"{table}\nanswer {answer.value:.4f} = sigmoid({sums['answer']:.4f})"
     return f"{table}\nanswer 1.0000: the query has no other terms than its filters"
@@ -140,7 +140,7 @@ def _weights(formula: str) -> dict[str, float]:
     }
 
 
-def _feature_table(hits: Sequence[Hit]) -> str:
+def _featurecolumns(hits: Sequence[Hit]) -> str:
     """Return the passage features, one row per result, with their weights in the first row."""
     features = [
         {why.stage: why.inputs for why in hit.why if "feature" in why.inputs} for hit in hits
@@ -154,7 +154,7 @@ def _feature_table(hits: Sequence[Hit]) -> str:
         values = {name: one["feature"] for name, one in row.items()}
         total = sum(value * weights[name] for name, value in values.items())
         rows.append((f"[{rank}]", *_cells(values, names), f"{total:.4f}" if row else ""))
-    return _table(rows, left=(0,))
+    return columns(rows, left=(0,))
 
 
 def _cells(values: Mapping[str, float], names: Iterable[str]) -> Iterable[str]:
@@ -207,16 +207,4 @@ def _legend(hits: Sequence[Hit]) -> str:
     rows = [(name, meaning) for name, meaning in LEGEND.items() if name in names]
     if any("term coverage" in meaning for _, meaning in rows):
         rows.append(("term coverage", "share of the query terms in a text, weighted by idf"))
-    return _table(rows, left=(0, 1)) if rows else ""
-
-
-def _table(rows: Sequence[Sequence[str]], left: Sequence[int]) -> str:
-    """Align columns: those in `left` to the left, all others to the right."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(widths[column]) if column in left else cell.rjust(widths[column])
-            for column, cell in enumerate(row)
-        ).rstrip()
-        for row in rows
-    )
+    return columns(rows, left=(0, 1)) if rows else ""

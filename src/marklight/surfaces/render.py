@@ -248,17 +248,6 @@ def heading_rows(
     ]
 
 
-def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Flatten nested mappings to dotted keys."""
-    rows: dict[str, Any] = {}
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            rows |= flat(value, f"{prefix}{name}.")
-        else:
-            rows[prefix + name] = value
-    return rows
-
-
 def table(values: Mapping[str, Any]) -> str:
     """List names and values, one a line, values aligned."""
     rows = {one_line(name): one_line(str(value)) for name, value in values.items()}

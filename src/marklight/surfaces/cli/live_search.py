@@ -185,9 +185,7 @@ class LiveSearch:
         self.texts.clear()
 
     def _hooks(self) -> dict[str, Any]:
-        from marklight.surfaces.daemon.client import RemoteLibrary
-
-        if isinstance(self.library, RemoteLibrary):
+        if self.library.is_remote:
             return {}
 
         def check() -> None:

@@ -180,9 +180,7 @@ def confirm_first_run(library: Library | RemoteLibrary, *, named: bool) -> None:
     A system folder, a home folder and, unless it is named, a folder without files of its own are refused, a folder
     without any files too. On a terminal, very many files and a folder with other libraries are confirmed.
     """
-    from marklight.surfaces.daemon.client import RemoteLibrary
-
-    if isinstance(library, RemoteLibrary):
+    if library.is_remote:
         return  # its daemon indexes already
     place = library.address.folder
     if place is None or (place / STORE).exists():
@@ -246,9 +244,7 @@ def _others(counts: Mapping[str, int]) -> str:
 
 def _embed_later(library: Library | RemoteLibrary) -> None:
     """Let a search for somebody at a terminal leave embeddings to a process in the background, by a model on this machine."""
-    from marklight.surfaces.daemon.client import RemoteLibrary
-
-    if isinstance(library, RemoteLibrary) or not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if library.is_remote or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return
     is_local = library.models.embedder_server is None and not library.address.is_server
     library.embeds_later = is_local and library.settings["model.name"] != "none"
@@ -258,15 +254,15 @@ def embed_in_background(
     library: Library | RemoteLibrary, pending: int, assignments: Sequence[str]
 ) -> None:
     """Start a process that embeds what a search left, unless one runs; it ends when everything is embedded."""
-    from marklight.surfaces.daemon.client import PROGRAM, RemoteLibrary, set_options
-
-    if not pending or isinstance(library, RemoteLibrary) or not library.embeds_later:
+    if not pending or library.is_remote or not library.embeds_later:
         return
     from marklight.library.progress import published_progress
 
     if published_progress(library.address.folder):
         return
     import subprocess
+
+    from marklight.surfaces.daemon.client import PROGRAM, set_options
 
     arguments = ["--no-daemon", "index", "--yes", "--in", str(library.place.folder)]
     process = subprocess.Popen(

@@ -257,9 +257,7 @@ def _run_piped(library: Library | RemoteLibrary, limit: int, mode: str) -> int:
 @contextmanager
 def _indexing(library: Library | RemoteLibrary, mode: str) -> Iterator[Callable[[], str]]:
     """Index in the background while a session runs; yield a function that returns the progress in a few words."""
-    from marklight.surfaces.daemon.client import RemoteLibrary
-
-    if isinstance(library, RemoteLibrary) or mode not in EMBEDDING_MODES:
+    if library.is_remote or mode not in EMBEDDING_MODES:
         yield str  # the daemon indexes, or each search does: keyword search needs no model
         return
     from marklight.library.watching import Watcher

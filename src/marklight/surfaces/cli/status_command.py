@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from marklight.errors import NotFound, UsageError
-from marklight.formatting import counted, one_line
+from marklight.formatting import counted, flat, one_line
 from marklight.place import MAX_NAMED, complete_commands, orphaned_records
 from marklight.surfaces import render
 from marklight.surfaces.cli.options import AS_JSON, SET, in_library, open_library, open_own
@@ -84,7 +84,7 @@ def _rows(values: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, str]]:
         size = size_text(sum(commits["sizes"].values()))
         yield "Commits", f"{commits['commits']:,}; {_passages(commits, ' passages')}; {size}"
     for name in ("server", "queue"):
-        for key, value in render.flat(values.get(name, {})).items():
+        for key, value in flat(values.get(name, {})).items():
             if key != "failures":
                 yield f"{name.capitalize()} {key}", str(value)
     if orphans := values.get("orphans"):

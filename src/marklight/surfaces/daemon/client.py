@@ -18,7 +18,7 @@ from enum import Enum
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from marklight import __version__, errors
 from marklight.operations import Operations
@@ -215,6 +215,8 @@ def set_options(assignments: Sequence[str]) -> list[str]:
 
 class RemoteLibrary(Operations):
     """The operations of a library, executed by its daemon; in this process should the connection break."""
+
+    is_remote: Literal[True] = True
 
     def __init__(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from hashlib import blake2b
@@ -19,6 +19,7 @@ from marklight.errors import NotFound, UsageError
 from marklight.lazy import dataclass
 from marklight.operations import MAX_REF, OPERATIONS
 from marklight.parameters import Parameter, parse
+from marklight.serialization import unique_keys
 from marklight.surfaces.host import LibraryHost
 from marklight.surfaces.http.errors import NO_ROUTE, SEE_OPENAPI, BadRequest, json_response
 from marklight.surfaces.http.execution import (
@@ -42,7 +43,7 @@ async def parse_body(request: Request) -> dict[str, Any]:
     try:
         body = json.loads(
             (await request.body()).decode(),
-            object_pairs_hook=_unique_keys,
+            object_pairs_hook=unique_keys,
             parse_float=_parse_number,
             parse_constant=_reject_constant,
         )
@@ -97,15 +98,6 @@ def _pairs(query: bytes) -> list[tuple[str, str]]:
         raise BadRequest("The query string is not valid UTF-8") from None
     except ValueError:
         raise BadRequest(f"The query string has too many values: at most {MAX_VALUES:,}") from None
-
-
-def _unique_keys(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in values:
-            raise ValueError(f"duplicate key {name[:60]!r}")
-        values[name] = value
-    return values
 
 
 def _parse_number(text: str) -> float:

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 from marklight import platforms
 from marklight.errors import MarklightError
+from marklight.serialization import unique_keys
 
 _DECODER = json.JSONDecoder()
 
@@ -30,7 +31,7 @@ class JsonFormat:
     def parse(self, text: str) -> Any:
         """Return the values; blank text is an empty object."""
         plain = _without_comments(text).plain
-        return json.loads(plain, object_pairs_hook=_unique_keys) if plain.strip() else {}
+        return json.loads(plain, object_pairs_hook=unique_keys) if plain.strip() else {}
 
     def same(self, first: Any, second: Any) -> bool:
         """Return whether two files have the same values; NaN, which Python parses, equals itself."""
@@ -159,14 +160,6 @@ def _skip_blanks(text: str, position: int) -> int:
     while text[position : position + 1] in (" ", "\t", "\n", "\r"):
         position += 1
     return position
-
-
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    values = dict(pairs)
-    if len(values) < len(pairs):
-        # Programs differ in which of the two they read.
-        raise ValueError("an object contains a key twice")
-    return values
 
 
 class TomlFormat:
