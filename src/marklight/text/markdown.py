@@ -113,7 +113,9 @@ def comment_spans(markdown: str, first: int = 0) -> list[tuple[int, int]]:
     spans: list[tuple[int, int]] = []
     unclosed: set[str] = set()
     offset, number, paragraph_end = first, 0, 0
-    any_mark = re.compile("|".join(marks))  # only those that occur: a literal is found in a tenth of the time
+    any_mark = re.compile(
+        "|".join(marks)
+    )  # only those that occur: a literal is found in a tenth of the time
     while mark := any_mark.search(markdown, offset):
         start, offset = mark.span()
         while number < len(fences) and fences[number][1] <= start:

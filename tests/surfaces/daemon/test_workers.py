@@ -24,7 +24,7 @@ from mcp import Client
 from marklight.errors import NotFound, StoreError
 from marklight.surfaces import host as operations
 from marklight.surfaces.cli import run
-from marklight.surfaces.daemon.worker_pool import LibraryArguments, WatcherState, WorkerPool
+from marklight.surfaces.host import LibraryArguments, WatcherState, WorkerPool
 from tests.surfaces.daemon.serving import PROGRAM, settled
 from tests.waiting import PATIENCE_SECONDS, until
 

@@ -92,7 +92,7 @@ def serve(
             notify(notice)
         idle_seconds = library.serve.idle_minutes * 60 if leave_idle else None
         from marklight.surfaces.daemon.process import run  # takes a second to import
-        from marklight.surfaces.daemon.worker_pool import LibraryArguments, WorkerPool
+        from marklight.surfaces.host import LibraryArguments, WorkerPool
 
         pool = None
         if library.serve.workers > 1 and not leave_idle:

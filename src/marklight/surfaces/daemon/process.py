@@ -50,8 +50,7 @@ from marklight.surfaces.daemon import (
     write_state,
 )
 from marklight.surfaces.daemon.client import HANDSHAKE_SECONDS, MAX_HANDSHAKE_BYTES, encode
-from marklight.surfaces.daemon.worker_pool import WorkerPool
-from marklight.surfaces.host import IN_THIS_PROCESS, LibraryHost
+from marklight.surfaces.host import IN_THIS_PROCESS, LibraryHost, WorkerPool
 from marklight.surfaces.host import run as run_operation
 from marklight.surfaces.http import configured_address, port_of
 from marklight.surfaces.http.server import make_app, serve_http

@@ -12,10 +12,15 @@ from marklight.engines.relational.documents import RelationalContents
 from marklight.engines.relational.snapshot import Caches, RelationalSnapshot
 from marklight.engines.relational.write import ChangedRows
 from marklight.engines.server.postgres import LexicalIndex, VectorIndex, schema
-from marklight.engines.server.postgres.commit import Writers, apply, without_long_paths
+from marklight.engines.server.postgres.commit import (
+    PostgresDocuments,
+    PostgresStatus,
+    Writers,
+    apply,
+    without_long_paths,
+)
 from marklight.engines.server.postgres.connections import Connections, MissingLibrary, ServerAddress
 from marklight.engines.server.postgres.jobs import JobQueue
-from marklight.engines.server.postgres.machines import PostgresDocuments, PostgresStatus
 from marklight.engines.server.postgres.replicas import Readers, primary_dsn
 from marklight.engines.server.postgres.session import (
     PostgresSession,
