@@ -97,15 +97,19 @@ class RelationalLinks:
 
     def degrees(self, documents: Sequence[DocumentId], limit: int) -> Mapping[DocumentId, int]:
         """Return the number of linked documents, counted up to `limit` in each direction."""
-        cache = self._snapshot.cache.degrees_up_to(limit)
-        return cache.get(documents, lambda missing: self._degrees(missing, limit))
-
-    def _degrees(self, documents: Sequence[DocumentId], limit: int) -> Mapping[DocumentId, int]:
-        counts = dict.fromkeys(documents, 0)
         most = max(0, limit)
-        for position, count in self._session.all(_DEGREES, [most, most, list(documents)]):
-            counts[documents[position]] = count
-        return counts
+
+        def read(missing: list[tuple[DocumentId, int]]) -> Mapping[tuple[DocumentId, int], int]:
+            counts = dict.fromkeys(missing, 0)
+            ids = [id for id, _ in missing]
+            for position, count in self._session.all(_DEGREES, [most, most, ids]):
+                counts[missing[position]] = count
+            return counts
+
+        keys = [(id, limit) for id in documents]
+        return {
+            id: count for (id, _), count in self._snapshot.cache.degrees.get(keys, read).items()
+        }
 
     def edges(self) -> Iterator[tuple[DocumentId, DocumentId]]:
         """Return the distinct pairs of a document and another one that it links to."""

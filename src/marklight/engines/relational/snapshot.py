@@ -107,12 +107,9 @@ class SnapshotCache:
         self.models: Mapping[str, int] | None = None
         self.vector_models: dict[str, Any] = {}
         """States of models in a vector index on a server, by name."""
-        self._degrees: dict[int, BoundedCache[DocumentId, int]] = {}
+        self.degrees: BoundedCache[tuple[DocumentId, int], int] = BoundedCache(MAX_DOCUMENTS)
+        """Degrees of documents, counted up to a limit."""
         self._vectors: dict[tuple[int, int], VectorCache] = {}
-
-    def degrees_up_to(self, limit: int) -> BoundedCache[DocumentId, int]:
-        """Return the cache of degrees counted up to a limit."""
-        return self._degrees.setdefault(limit, BoundedCache(MAX_DOCUMENTS))
 
     def of_vectors(self, model_row: int, epoch: int) -> VectorCache:
         """Return the cache of a vector file."""

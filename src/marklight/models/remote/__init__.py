@@ -14,7 +14,7 @@ from dataclasses import field
 from ipaddress import ip_address
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 
 import msgspec
@@ -50,9 +50,6 @@ RETRY_AFTER_SECONDS = 30.0
 """Time without requests after a slow failure (circuit breaker); else every query would wait again."""
 SLOW_SECONDS = 1.0
 """Faster failures are not remembered: trying again costs less than ignoring a server that is back."""
-
-
-Stored = TypeVar("Stored", bound=Struct)
 
 
 class Key:
@@ -196,73 +193,66 @@ class Failure(Struct, frozen=True):
     reason: str
 
 
+class _Stored(Struct):
+    """What is known about a server; stored for the next process."""
+
+    info: ModelInfo | None = None
+    failure: Failure | None = None
+
+
 class ServerState:
-    """Small files in the cache folder; if it cannot be written, the state lasts for this process."""
+    """State of a server in a small file in the cache folder; if it cannot be written, the state lasts for this process."""
 
     def __init__(self, server: Server, cache_dir: Path | None = None) -> None:
-        self.server = server
         key = digest(server.kind, server.base, server.model, str(server.dimension), size=8)
-        self._path = (cache_dir or cache_folder()) / "models" / "remote" / key
+        self._file = (cache_dir or cache_folder()) / "models" / "remote" / f"{key}.json"
         self._lock = Lock()
-        self._info: ModelInfo | None = None
-        self._failure: Failure | None = None
-        self._loaded_failure = False
+        self._read: _Stored | None = None
+
+    @property
+    def _stored(self) -> _Stored:
+        """Return the state, read once; an unreadable file has none."""
+        if self._read is None:
+            self._read = _Stored()
+            with suppress(OSError, ValueError, RecursionError):
+                self._read = msgspec.json.decode(self._file.read_bytes(), type=_Stored)
+        return self._read
 
     @property
     def info(self) -> ModelInfo | None:
         """Return the stored model info; None if there is none."""
         with self._lock:
-            if self._info is None:
-                self._info = self._load(".json", ModelInfo)
-            return self._info
+            return self._stored.info
 
     def store_info(self, info: ModelInfo) -> None:
         """Store what the server reports now."""
-        with self._lock:
-            changed, self._info = info != self._info, info
-        if changed:
-            self._store(".json", info)
+        self._store(info=info)
 
     def check_available(self) -> None:
         """Raise the last failure if it is recent; afterwards let one caller try again."""
         with self._lock:
-            self._load_failure()
-            if self._failure is None:
+            failure = self._stored.failure
+            if failure is None:
                 return
-            past = time.time() - self._failure.at
+            past = time.time() - failure.at
             if 0 <= past < RETRY_AFTER_SECONDS:
                 raise ModelServerError(
-                    f"{self._failure.reason} ({past:.0f} s ago)",
+                    f"{failure.reason} ({past:.0f} s ago)",
                     f"The next attempt is in {RETRY_AFTER_SECONDS - past:.0f} s",
                 )
-            self._failure = Failure(time.time(), self._failure.reason)
+            self._stored.failure = Failure(time.time(), failure.reason)
 
     def record_failure(self, reason: str, seconds: float) -> None:
         """Record that the server failed after this many seconds."""
-        failure = Failure(time.time(), reason) if seconds >= SLOW_SECONDS else None
-        with self._lock:
-            self._failure, self._loaded_failure = failure, True
-        if failure:
-            self._store(".failed", failure)
+        self._store(failure=Failure(time.time(), reason) if seconds >= SLOW_SECONDS else None)
 
     def record_success(self) -> None:
         """Clear the recorded failure."""
-        with self._lock:
-            self._load_failure()
-            before, self._failure = self._failure, None
-        if before is not None:
-            with suppress(OSError):
-                self._file(".failed").unlink(missing_ok=True)
-
-    def _load_failure(self) -> None:
-        """Load the failure that another process stored, once."""
-        if not self._loaded_failure:
-            self._loaded_failure = True
-            self._failure = self._load(".failed", Failure)
+        self._store(failure=None)
 
     def first_use(self) -> bool:
         """Return True once per server, for the notice that texts are sent to it."""
-        file = self._file(".told")
+        file = self._file.with_suffix(".told")
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
             os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
@@ -272,20 +262,15 @@ class ServerState:
             pass  # a notice twice rather than never
         return True
 
-    def _file(self, ending: str) -> Path:
-        return self._path.with_name(self._path.name + ending)
-
-    def _load(self, ending: str, expected: type[Stored]) -> Stored | None:
-        try:
-            return msgspec.json.decode(self._file(ending).read_bytes(), type=expected)
-        except (OSError, ValueError, RecursionError):
-            return None
-
-    def _store(self, ending: str, value: Struct) -> None:
-        file = self._file(ending)
-        with suppress(OSError):
-            file.parent.mkdir(parents=True, exist_ok=True)
-            write_private(file, msgspec.json.encode(value))
+    def _store(self, **changes: ModelInfo | Failure | None) -> None:
+        """Change the state, and its file if it differs."""
+        with self._lock:
+            before = self._stored
+            self._read = msgspec.structs.replace(before, **changes)
+            if self._read != before:
+                with suppress(OSError):
+                    self._file.parent.mkdir(parents=True, exist_ok=True)
+                    write_private(self._file, msgspec.json.encode(self._read))
 
 
 def is_loopback(address: str) -> bool:

@@ -20,7 +20,7 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from socket import socket
 from threading import Lock
 from typing import Any, NamedTuple, TypeVar
-from urllib.parse import unquote, urljoin, urlsplit
+from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import msgspec
@@ -360,6 +360,7 @@ class ConnectionPool:
         self._host = parts.hostname or ""
         self._port = parts.port or (443 if self._secure else 80)
         self._origin = f"{parts.scheme}://{parts.netloc}"
+        self._proxy = _proxy(parts)
         self._idle: list[HTTPConnection] = []
         self._lock = Lock()
         # Models are never closed explicitly; connections are closed when the pool is garbage-collected.
@@ -378,7 +379,7 @@ class ConnectionPool:
 
     def _send(self, connection: HTTPConnection, request: Request, deadline: float) -> Response:
         def respond(sock: socket, *arguments: Any, **options: Any) -> HTTPResponse:
-            limited = _DeadlineSocket(sock, deadline, request.check)
+            limited = _DeadlineReader(sock, deadline, request.check)
             return HTTPResponse(limited, *arguments, **options)  # type: ignore[arg-type]
 
         connection.response_class = respond  # type: ignore[assignment]
@@ -387,10 +388,10 @@ class ConnectionPool:
             if connection.sock is None:
                 connection.connect()
             connection.sock.settimeout(max(0.001, deadline - time.monotonic()))
-            target, method = request.target, "POST" if request.body else "GET"
-            if self._through_proxy(connection):
-                target = self._origin + target
-            headers = request.headers | self._proxy_headers(connection)
+            target, headers = request.target, request.headers
+            if self._proxy and not self._secure:
+                target, headers = self._origin + target, headers | _authorization(self._proxy)
+            method = "POST" if request.body else "GET"
             connection.request(method, target, request.body, headers)
             raw = connection.getresponse()
             if request.check is not None and raw.status == 200:
@@ -408,7 +409,7 @@ class ConnectionPool:
 
     def _open(self, deadline: float) -> HTTPConnection:
         seconds = max(0.001, min(CONNECT_SECONDS, deadline - time.monotonic()))
-        proxy = self._proxy()
+        proxy = self._proxy
         host, port = (
             (proxy.hostname or "", proxy.port or 8080) if proxy else (self._host, self._port)
         )
@@ -420,22 +421,16 @@ class ConnectionPool:
             context = ssl.create_default_context()
             connection = HTTPSConnection(host, port, timeout=seconds, context=context)
             if proxy:
-                connection.set_tunnel(self._host, self._port, _proxy_authorization(proxy))
+                connection.set_tunnel(self._host, self._port, _authorization(proxy))
         return connection
 
-    def _proxy(self) -> Any:
-        """Return the proxy that the environment names for this host; None for a loopback address."""
-        address = getproxies().get("https" if self._secure else "http")
-        if not address or is_loopback(self._origin) or proxy_bypass(self._host):
-            return None
-        return urlsplit(address if "//" in address else f"http://{address}")
 
-    def _through_proxy(self, connection: HTTPConnection) -> bool:
-        return not self._secure and (connection.host, connection.port) != (self._host, self._port)
-
-    def _proxy_headers(self, connection: HTTPConnection) -> dict[str, str]:
-        proxy = self._proxy() if self._through_proxy(connection) else None
-        return _proxy_authorization(proxy) if proxy else {}
+def _proxy(parts: SplitResult) -> SplitResult | None:
+    """Return the proxy that the environment names for an address; None for a loopback address."""
+    address = getproxies().get(parts.scheme)
+    if not address or is_loopback(parts.geturl()) or proxy_bypass(parts.hostname or ""):
+        return None
+    return urlsplit(address if "//" in address else f"http://{address}")
 
 
 def _close(connections: list[HTTPConnection]) -> None:
@@ -443,7 +438,7 @@ def _close(connections: list[HTTPConnection]) -> None:
         connection.close()
 
 
-def _proxy_authorization(proxy: Any) -> dict[str, str]:
+def _authorization(proxy: SplitResult) -> dict[str, str]:
     if not proxy.username:
         return {}
     credentials = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
@@ -461,20 +456,15 @@ def _read_body(response: HTTPResponse, max_bytes: int) -> bytes:
     return body
 
 
-class _DeadlineSocket:
+class _DeadlineReader(io.RawIOBase):
     """A socket whose response must be read by a deadline, however slowly it arrives."""
 
     def __init__(self, sock: socket, deadline: float, check: Check | None) -> None:
         self._sock, self._deadline, self._check = sock, deadline, check
+        self._raw = sock.makefile("rb", buffering=0)
 
     def makefile(self, _: str) -> io.BufferedReader:
-        return io.BufferedReader(_DeadlineReader(self._sock, self._deadline, self._check))
-
-
-class _DeadlineReader(io.RawIOBase):
-    def __init__(self, sock: socket, deadline: float, check: Check | None) -> None:
-        self._sock, self._deadline, self._check = sock, deadline, check
-        self._raw = sock.makefile("rb", buffering=0)
+        return io.BufferedReader(self)
 
     def readable(self) -> bool:
         return True
