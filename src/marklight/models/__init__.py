@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from copy import copy
+from collections.abc import Callable
+from functools import lru_cache, partial
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, Any, cast
 
 from marklight.errors import ModelError
@@ -36,34 +36,23 @@ CACHED_QUERIES = 256
 class CachingEmbedder:
     """Forwards to an embedder, and keeps its most recent query vectors (LRU): several stages of a search need the same one."""
 
-    def __init__(self, model: Embedder) -> None:
+    def __init__(self, model: Embedder, embed_query: Callable[[str], Vector] | None = None) -> None:
         self._model = model
-        self._vectors: dict[str, Vector] = {}
-        """The most recent one last."""
-        self._lock = Lock()
+        self.embed_query = embed_query or lru_cache(CACHED_QUERIES)(partial(_read_only, model))
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # of a copy that has no model yet
-            raise AttributeError(name)
         return getattr(self._model, name)
 
     def with_time_limit(self, seconds: float) -> Embedder:
-        """Return the same model with the wrapped one limited in time; the cache is shared."""
-        other = copy(self)
-        other._model = self._model.with_time_limit(seconds)
-        return cast("Embedder", other)
+        """Return the same model with a time limit for passages; the cache of queries is shared."""
+        limited = CachingEmbedder(self._model.with_time_limit(seconds), self.embed_query)
+        return cast("Embedder", limited)
 
-    def embed_query(self, text: str) -> Vector:
-        with self._lock:
-            vector = self._vectors.pop(text, None)
-        if vector is None:
-            vector = self._model.embed_query(text)
-            vector.flags.writeable = False  # all callers share it
-        with self._lock:
-            self._vectors[text] = vector
-            while len(self._vectors) > CACHED_QUERIES:
-                del self._vectors[next(iter(self._vectors))]
-        return vector
+
+def _read_only(model: Embedder, text: str) -> Vector:
+    vector = model.embed_query(text)
+    vector.flags.writeable = False  # all callers share it
+    return vector
 
 
 __all__ = [
