@@ -343,7 +343,7 @@ def ipc(root: Path, stack: ExitStack) -> Target:
     from marklight.errors import MarklightError
     from marklight.operations import OPERATIONS
     from marklight.surfaces.daemon import State
-    from marklight.surfaces.daemon.ipc_server import DISCONNECTED, IpcServer, JsonLines
+    from marklight.surfaces.daemon.process import DISCONNECTED, IpcServer, JsonLines
 
     opened = stack.enter_context(small_library(root))
     clear = {kind.__name__ for kind in _subclasses(MarklightError)} | {

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from itertools import pairwise
 
 from benchmarks._measure import ROOT, save
 
@@ -34,7 +35,7 @@ def main() -> None:
             stdout=subprocess.PIPE,
             text=True,
         )
-        for first, last in zip(edges, edges[1:], strict=False)
+        for first, last in pairwise(edges)
         if last > first
     ]
     total = Counter[str]()

@@ -36,7 +36,7 @@ class DocumentLines:
     def __init__(self, text: str) -> None:
         self.text = text.removesuffix("\n")
         self._lines = self.text.split("\n")
-        self._starts = [*map(add, accumulate(map(len, self._lines), initial=0), count())]
+        self._starts: list[int] = [*map(add, accumulate(map(len, self._lines), initial=0), count())]
 
     def __len__(self) -> int:
         return len(self._lines)
