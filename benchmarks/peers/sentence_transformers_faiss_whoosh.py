@@ -2,50 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import faiss
-from sentence_transformers import SentenceTransformer
 from whoosh import fields, qparser
 from whoosh import index as whoosh_index
 from whoosh.analysis import StemmingAnalyzer
 
-from benchmarks.peers._program import model_folder, run
+from benchmarks.peers._program import CANDIDATES, Collection, Search, Tool, encode, fuse, run
 
-CANDIDATES = 50
-RANK_CONSTANT = 60
+SCHEMA = fields.Schema(
+    id=fields.NUMERIC(stored=True), text=fields.TEXT(analyzer=StemmingAnalyzer(), stored=True)
+)
 
 
-def index(passages: list[str], place: Path, _folder: Path) -> Callable[[str], object]:
-    model = SentenceTransformer(model_folder(), device="cpu")
-    vectors = model.encode(passages, normalize_embeddings=True, batch_size=32)
+def build(collection: Collection, place: Path) -> None:
+    vectors = encode(collection.passages)
     flat = faiss.IndexFlatIP(vectors.shape[1])
     flat.add(vectors)
     faiss.write_index(flat, str(place / "vectors"))
-    schema = fields.Schema(
-        id=fields.NUMERIC(stored=True), text=fields.TEXT(analyzer=StemmingAnalyzer(), stored=True)
-    )
-    words = whoosh_index.create_in(str(place), schema)
-    writer = words.writer()
-    for number, text in enumerate(passages):
+    writer = whoosh_index.create_in(str(place), SCHEMA).writer()
+    for number, text in enumerate(collection.passages):
         writer.add_document(id=number, text=text)
     writer.commit()
-    parser = qparser.QueryParser("text", schema, group=qparser.OrGroup)
-    searcher = words.searcher()
 
-    def search(text: str) -> list[tuple[float, str]]:
-        vector = model.encode([text], normalize_embeddings=True)
-        _, nearest = flat.search(vector, CANDIDATES)
+
+def load(collection: Collection, place: Path) -> Search:
+    flat = faiss.read_index(str(place / "vectors"))
+    searcher = whoosh_index.open_dir(str(place)).searcher()
+    parser = qparser.QueryParser("text", SCHEMA, group=qparser.OrGroup)
+
+    def search(text: str, limit: int) -> list[str]:
+        _, nearest = flat.search(encode([text]), CANDIDATES)
         hits = searcher.search(parser.parse(text), limit=CANDIDATES)
-        scores: dict[int, float] = {}
-        for ranking in (nearest[0].tolist(), [hit["id"] for hit in hits]):
-            for rank, number in enumerate(ranking, 1):
-                scores[number] = scores.get(number, 0.0) + 1 / (RANK_CONSTANT + rank)
-        best = sorted(scores, key=lambda number: -scores[number])[:5]
-        return [(scores[number], passages[number]) for number in best]
+        best = fuse(nearest[0].tolist(), [hit["id"] for hit in hits])
+        return [collection.documents[number] for number in best[:limit]]
 
     return search
 
 
-run(index)
+run(Tool(build, load, None))

@@ -2,19 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from txtai import Embeddings
 
-from benchmarks.peers._program import model_folder, run
+from benchmarks.peers._program import Collection, Search, Tool, model_folder, run
 
 
-def index(passages: list[str], place: Path, _folder: Path) -> Callable[[str], object]:
+def rows(collection: Collection) -> list[dict[str, Any]]:
+    pairs = zip(collection.documents, collection.passages, strict=True)
+    return [{"id": f"{name}#{number}", "text": text} for number, (name, text) in enumerate(pairs)]
+
+
+def build(collection: Collection, place: Path) -> None:
     embeddings = Embeddings(path=model_folder(), hybrid=True, content=True)
-    embeddings.index(list(enumerate(passages)))
+    embeddings.index(rows(collection))
     embeddings.save(str(place))
-    return lambda text: embeddings.search(text, 5)
 
 
-run(index)
+def loaded(place: Path) -> Any:
+    embeddings = Embeddings()
+    embeddings.load(str(place))
+    return embeddings
+
+
+def load(_: Collection, place: Path) -> Search:
+    embeddings = loaded(place)
+
+    def search(text: str, limit: int) -> list[str]:
+        return [hit["id"].rpartition("#")[0] for hit in embeddings.search(text, limit)]
+
+    return search
+
+
+def update(collection: Collection, place: Path, changed: str) -> None:
+    embeddings = loaded(place)
+    embeddings.upsert(rows(collection.of(changed)))
+    embeddings.save(str(place))
+
+
+run(Tool(build, load, update))
