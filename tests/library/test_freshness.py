@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from random import Random
+from threading import Event, Lock, Thread
+from typing import Any, Self
 from unittest import mock
 
 import pytest
@@ -16,6 +20,7 @@ import pytest
 import marklight
 from marklight.ingest import discover as discovering
 from marklight.ingest.discover import Discover
+from marklight.ingest.read import Source, read
 from marklight.ingest.scan_record import ListedFolder
 from marklight.ingest.watch import InotifyWatch
 from marklight.library.configuration import Index
@@ -189,6 +194,98 @@ def test_a_search_is_current_while_the_watcher_indexes_too(tmp_path: Path, engin
             write(root, {random.choice(("a.md", "b/c.md", f"n{number}/m.md")): f"# W\n\n{word}\n"})
             assert paths(opened().search(word, mode="keyword"))
             time.sleep(random.choice((0, 0, 0.003)))
+
+
+Versions = dict[str, list[tuple[int, float, float]]]
+"""The versions of each file, with the times of the edits that began and ended them."""
+
+
+class EditedFolder:
+    """Files that are edited all the time, by renaming a draft, and again as soon as one of them was read."""
+
+    def __init__(self, root: Path, count: int) -> None:
+        self.root, self.versions = root, Versions()
+        self._random, self._lock, self._stop = Random(7), Lock(), Event()
+        self._edits_left = 0
+        """Edits after a read: a search that is never undisturbed always has a notice."""
+        root.mkdir()
+        for number in range(count):
+            self._save(f"{number}.md")
+
+    def _save(self, name: str) -> None:
+        with self._lock:
+            history, draft = self.versions.setdefault(name, []), self.root.parent / "draft"
+            draft.write_text(f"# Zebra {name}\n\nThe zebra has {len(history)} stripes.\n")
+            begin = time.monotonic()
+            draft.replace(self.root / name)
+            if history:
+                history[-1] = (*history[-1][:2], time.monotonic())
+            history.append((len(history), begin, math.inf))
+
+    def edit(self, count: int = 1) -> None:
+        for _ in range(count):
+            self._save(self._random.choice(list(self.versions)))
+
+    def read(self, path: str, *given: Any) -> Source:
+        """Read a file, then edit it and another one."""
+        source = read(path, *given)
+        if self._edits_left:
+            self._edits_left -= 1
+            self._save(os.path.basename(path))
+            self.edit()
+        return source
+
+    def disturb(self) -> None:
+        """Edit files before a search, so that it reads some, and while it reads them."""
+        self.edit(6)
+        self._edits_left = self._random.choice((0, 1, 1))
+
+    def _edit_all_the_time(self) -> None:
+        while not self._stop.wait(self._random.random() / 5):
+            self.edit()
+
+    def __enter__(self) -> Self:
+        self._thread = Thread(target=self._edit_all_the_time)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
+def existed(texts: dict[str, str], versions: Versions, begin: float, end: float) -> bool:
+    """Return true if all files had these texts at one moment between two times."""
+    stripes = {name: re.search(r"has (\d+) stripes", text) for name, text in texts.items()}
+    shown = [versions[name][int(match[1])] for name, match in stripes.items() if match]
+    latest_begin = max([begin, *(version[1] for version in shown)])
+    earliest_end = min([end, *(version[2] for version in shown)])
+    return latest_begin <= earliest_end
+
+
+@MODES
+def test_under_constant_edits_all_passages_had_their_texts_at_one_moment_of_the_search(
+    tmp_path: Path, engine: str, mode: Mode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, unnoticed = tmp_path / "docs", 0
+    with EditedFolder(root, 6) as folder, mode(root, engine) as opened:
+        monkeypatch.setattr("marklight.ingest.file_batch.read", folder.read)
+        for number in range(16):
+            folder.disturb()
+            library, begin = opened(), time.monotonic()
+            if number % 4:
+                answer = library.search("zebra stripes", limit=6, min_confidence=0)
+                texts = {hit.chunk.document.path: hit.chunk.text for hit in answer}
+                notices = answer.notices
+            else:
+                extract = library.get(f"{number % 6}.md")
+                texts, notices = {extract.document.path: extract.text}, extract.notices
+            end = time.monotonic()
+            assert texts
+            if not notices:
+                unnoticed += 1
+                assert existed(texts, folder.versions, begin, end)
+    assert unnoticed > 3
 
 
 def test_with_events_only_folders_with_changes_are_compared(
