@@ -28,7 +28,7 @@ from benchmarks.serving import served
 from benchmarks.workers import megabytes, processes
 
 HTTP_CLIENTS, MCP_CLIENTS, NOTES = 20, 5, 120
-SAMPLE_SECONDS, EDIT_SECONDS, THINK_SECONDS = 5.0, 0.5, 1.5
+SAMPLE_SECONDS, EDIT_SECONDS, THINK_SECONDS = 5.0, 0.5, 3.0
 WORDS = "river castle engine garden harbour violin copper meadow token deploy rollback replica cluster kitchen login cache".split()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from marklight import engines, vector_math
+from marklight.errors import StoreError
 from marklight.model import Batch
 from marklight.ports import Engine
 from marklight.query import Filters
@@ -93,3 +95,14 @@ def test_vectors_of_two_models_stay_decoded(
         with engine.snapshot() as snapshot:
             assert len(snapshot.vectors.search(query, model, Filters(), 9)) == 1
     assert decoded == [1, 1]
+
+
+def test_a_file_that_cannot_be_mapped_is_one_clear_error(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(np, "memmap", fail)
+    with pytest.raises(StoreError, match="Input/output error"):
+        result_count(engine)

@@ -305,3 +305,13 @@ def test_the_watcher_may_stop_at_any_moment_of_a_search(tmp_path: Path) -> None:
         ):
             lib.there = cycle([Watcher(lib), None])
             assert verb()
+
+
+def test_a_problem_of_the_watcher_is_not_reported_as_an_empty_folder(
+    folder: Path, engine: str
+) -> None:
+    with library(folder, engine=engine) as lib:
+        lib.watcher = watcher = Watcher(lib)
+        watcher.problem = "No space left on the disk"
+        watcher._text_tried.set()
+        assert lib.search("token").notices == ["No space left on the disk"]

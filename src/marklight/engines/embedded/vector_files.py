@@ -169,10 +169,13 @@ class VectorFile:
         shape = (self.info.row_count, self.width)
         if not self.info.row_count:
             return np.zeros(shape, dtype=self.number)
-        with open(open_private(self.path), "rb") as file:
-            return np.asarray(
-                np.memmap(file, dtype=self.number, mode="r", offset=HEADER_BYTES, shape=shape)
-            )
+        try:
+            with open(open_private(self.path), "rb") as file:
+                return np.asarray(
+                    np.memmap(file, dtype=self.number, mode="r", offset=HEADER_BYTES, shape=shape)
+                )
+        except OSError as error:
+            raise explain(error, self.path) from error
 
     def append(self, rows: Rows, id: str) -> None:
         """Write rows after the last committed one, over what an aborted commit left there.
