@@ -288,7 +288,6 @@ def describe_filters(filters: Filters) -> str:
     names = {field: name for name, field in reversed((OPERATORS | PARAMETERS).items())}
     written: dict[str, Iterable[str]] = {
         "dated": (f"{first} to {last}" for first, last in filters.dated),
-        "within": (f"{collection}/{folder}".rstrip("/") for collection, folder in filters.within),
         "documents": (document.path for document in filters.documents),
     }
     descriptions = [
@@ -296,9 +295,15 @@ def describe_filters(filters: Filters) -> str:
         *(f'-"{phrase}"' for phrase in filters.without),
         *(f"{key}:{_quoted(value)}" for key, value in filters.where),
     ]
+    if filters.within:
+        folders = (
+            f"path:{_quoted(f'{folder}/**')}" if folder else f"collection:{_quoted(collection)}"
+            for collection, folder in filters.within
+        )
+        descriptions.append(" or ".join(folders))
     for field_name in (item.name for item in fields(filters)):
         value = getattr(filters, field_name)
-        if not value or field_name in ("phrases", "without", "where", "also"):
+        if not value or field_name in ("phrases", "without", "where", "within", "also"):
             continue
         values = (value,) if isinstance(value, str) else written.get(field_name, map(str, value))
         name = names.get(field_name, field_name.removesuffix("s"))
