@@ -70,13 +70,14 @@ def test_the_limit_keeps_the_order_and_the_best_of_each_document(
     made: list[tuple[str, str]], most: int
 ) -> None:
     hits = reported(*(f"{document}: {text}" for document, text in made))
-    found = PerDocument(most)(QUERY, hits, TOOLS)
-    assert [hit for hit in hits if hit in found] == list(found)
+    found = {hit.chunk: hit for hit in PerDocument(most)(QUERY, hits, TOOLS)}
+    assert [hit.chunk for hit in hits if hit.chunk in found] == list(found)
     for name in {document for document, _ in made}:
-        own = [hit for hit in hits if hit.chunk.path == f"{name}.md"]
-        kept = [hit for hit in found if hit in own]
+        own = [hit.chunk for hit in hits if hit.chunk.path == f"{name}.md"]
+        kept = [chunk for chunk in found if chunk in own]
         assert len(kept) == min(most, len(own))
         assert kept[0] == own[0]
+        assert found[kept[0]].more == len(own) - len(kept)
 
 
 LONG, SHORT = "The plumber charged ninety euros. " * 8, "Last reviewed in May."
