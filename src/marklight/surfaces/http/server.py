@@ -13,7 +13,7 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from math import ceil
 from typing import Any, NamedTuple, cast
@@ -24,6 +24,7 @@ import uvicorn
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
+from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -381,23 +382,43 @@ class Connection(H11Protocol):
             super().shutdown()
 
 
-def make_app(
-    host: LibraryHost,
-    address: Address,
-    server: LibraryServer | None = None,
-) -> Starlette:
+SESSION_IDLE_SECONDS = 1800.0
+"""Idle time after which a session of an older protocol version of MCP is closed; its client starts another."""
+MAX_SESSIONS = 1000
+"""Each session holds a task and its streams."""
+MAX_MCP_BYTES = 4_000_000
+"""A thousand times the size of a usual request."""
+
+
+def make_app(host: LibraryHost, address: Address, server: LibraryServer | None = None) -> Starlette:
     """Create the application for a host that the caller has opened."""
-    mcp, sessions = make_streamable(server or make_server(host))
+    sessions = StreamableHTTPSessionManager(
+        server or make_server(host),
+        session_idle_timeout=SESSION_IDLE_SECONDS,
+        max_sessions=MAX_SESSIONS,
+        max_request_body_size=MAX_MCP_BYTES,
+        # The request guard checks Host and Origin on every route.
+        security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+    )
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         async with sessions.run():
             yield
 
+    async def openapi(request: Request) -> Response:
+        parse_query(request, ())
+        description = Description(list(host.library.collections), bool(address.token))
+        return json_response(description.document())
+
+    async def handle(_: Request, error: Exception) -> Response:
+        return error_response(error)
+
+    mcp = EscapedJson(StreamableHTTPASGIApp(sessions))
     app = Starlette(
         routes=[
             *Api(host).routes(),
-            Route("/openapi.json", _openapi_endpoint(host, address)),
+            Route("/openapi.json", openapi),
             Route("/mcp", mcp, methods=["POST", "GET", "DELETE"]),
             *page_routes(host),
         ],
@@ -409,49 +430,11 @@ def make_app(
             Middleware(RequestLimits, timeout_seconds=host.library.serve.timeout_seconds),
             Middleware(BrowserCompression),
         ],
-        exception_handlers={HTTPException: _handle_http_exception},
+        exception_handlers={HTTPException: handle},
     )
     # A URL with an additional slash is another URL.
     app.router.redirect_slashes = False
     return app
-
-
-def _openapi_endpoint(
-    host: LibraryHost, address: Address
-) -> Callable[[Request], Awaitable[Response]]:
-    async def openapi(request: Request) -> Response:
-        parse_query(request, ())
-        description = Description(list(host.library.collections), bool(address.token))
-        return json_response(description.document())
-
-    return openapi
-
-
-async def _handle_http_exception(_: Request, error: Exception) -> Response:
-    return error_response(error)
-
-
-IDLE_SECONDS = 1800.0
-"""Idle time after which a session of an older protocol version is closed; its client starts another."""
-MAX_SESSIONS = 1000
-"""Each session holds a task and its streams."""
-MAX_BODY_BYTES = 4_000_000
-"""A thousand times the size of a usual request."""
-
-
-def make_streamable(
-    server: LibraryServer,
-) -> tuple[EscapedJson, StreamableHTTPSessionManager]:
-    """Return the ASGI application and its sessions, which must run (`sessions.run()`) while it serves."""
-    sessions = StreamableHTTPSessionManager(
-        server,
-        session_idle_timeout=IDLE_SECONDS,
-        max_sessions=MAX_SESSIONS,
-        max_request_body_size=MAX_BODY_BYTES,
-        # The request guard checks Host and Origin on every route.
-        security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
-    )
-    return EscapedJson(StreamableHTTPASGIApp(sessions)), sessions
 
 
 class EscapedJson:
@@ -468,29 +451,17 @@ class EscapedJson:
 
         async def escaped(message: Message) -> None:
             nonlocal start
-            if message["type"] == "http.response.start" and _has_length(message):
-                start = message  # sent with the new length, once the body is known
-                return
-            if message["type"] == "http.response.body":
+            if message["type"] == "http.response.start":
+                if "content-length" in MutableHeaders(scope=message):
+                    start = message  # sent with the new length, once the body is known
+                    return
+            elif message["type"] == "http.response.body":
                 body = message.get("body", b"").decode("utf-8", "surrogateescape")
-                safe = escape_json(body).encode("utf-8", "surrogateescape")
-                message = {**message, "body": safe}
+                message["body"] = escape_json(body).encode("utf-8", "surrogateescape")
                 if start is not None:
-                    await send(_with_length(start, len(safe)))
+                    MutableHeaders(scope=start)["content-length"] = str(len(message["body"]))
+                    await send(start)
                     start = None
             await send(message)
 
         await self.app(scope, receive, escaped)
-
-
-def _has_length(start: Message) -> bool:
-    return any(name.lower() == b"content-length" for name, _ in start.get("headers", ()))
-
-
-def _with_length(start: Message, length: int) -> Message:
-    """Replace the Content-Length of a response whose body is a single message."""
-    headers = [
-        (name, str(length).encode() if name.lower() == b"content-length" else value)
-        for name, value in start.get("headers", ())
-    ]
-    return {**start, "headers": headers}
