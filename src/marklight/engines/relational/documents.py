@@ -65,7 +65,6 @@ class StoredPassage(NamedTuple):
     """A passage with its context levels."""
 
     levels: str
-    """Context levels as stored; empty if an older format stored the passage."""
     chunk: Chunk
 
 
@@ -231,9 +230,9 @@ class RelationalDocuments:
         return {id: known[id].document for id in chunks if id in known}
 
     def context_levels(self, ids: Sequence[str]) -> Mapping[str, tuple[Level, ...]]:
-        """Return the context levels of passages; those stored without any are skipped."""
+        """Return the context levels of passages; missing ids are skipped."""
         known = self._passages(ids)
-        return {id: records.decode_levels(each.levels) for id, each in known.items() if each.levels}
+        return {id: records.decode_levels(each.levels) for id, each in known.items()}
 
     def section(self, id: str) -> tuple[DocumentId, Section] | None:
         """Return a section and its document."""
@@ -262,11 +261,9 @@ class RelationalDocuments:
             " CROSS JOIN chunks c ON c.id = i.value CROSS JOIN documents d ON d.row = c.document",
             [list(ids)],
         )
-        whole = self._passages([id for _, id, _, levels, *_ in found if ";" not in levels])
         for row, id, title, levels, collection, path, *columns in found:
             document = DocumentId(collection, path)
-            ranking = records.ranking(whole[id].chunk if id in whole else levels)
-            candidates[id] = StoredCandidate(id, document, title, *ranking)
+            candidates[id] = StoredCandidate(id, document, title, *records.ranking(levels))
             rows[id] = row
             if document not in facts:
                 facts[document] = _facts(columns)

@@ -209,9 +209,7 @@ def decode_levels(row: str) -> tuple[Level, ...]:
 
 
 @raises_damaged
-def ranking(stored: str | Chunk) -> tuple[int, str]:
-    """Decode prose length and text key, or compute them for a passage that an older version stored without."""
-    if isinstance(stored, Chunk):
-        return stored.prose_length, stored.text_key
+def ranking(stored: str) -> tuple[int, str]:
+    """Decode prose length and text key, which `encode_levels` encoded after the levels."""
     length, key = stored.rpartition(" ")[2].split(";")
     return int(length), key
