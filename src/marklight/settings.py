@@ -97,9 +97,11 @@ class Settings:
     def build(self, part: type[Part], table: str) -> Part:
         """Build a dataclass from its table of settings; raise `SettingsError` for a number out of bounds."""
         prefix = f"{table}." if table else ""
-        values = {name: self.values[prefix + name] for name in _types(part)}  # type: ignore[arg-type]
-        for name, bounds in _bounds(part).items():  # type: ignore[arg-type]
-            bounds.check(prefix + name, values[name])
+        values: dict[str, Any] = {}
+        for name, (_, bounds) in _fields(part).items():  # type: ignore[arg-type]
+            values[name] = self.values[prefix + name]
+            for within in bounds:
+                within.check(prefix + name, values[name])
         return part(**values)
 
     def is_changed(self, table: str) -> bool:
@@ -145,7 +147,7 @@ def typed_layer(layer: Layer, schema: Schema) -> Layer:
     kinds = {
         f"{table}.{name}" if table else name: kind
         for table, part in schema.items()
-        for name, kind in _types(part).items()
+        for name, (kind, _) in _fields(part).items()
     }
     values: dict[str, Any] = {}
     for key, value in _flatten(layer.values, kinds):
@@ -156,28 +158,15 @@ def typed_layer(layer: Layer, schema: Schema) -> Layer:
 
 
 @cache
-def _hints(part: type) -> dict[str, Any]:
+def _fields(part: type) -> dict[str, tuple[Any, list[Within]]]:
+    """Return the types of a dataclass's fields, without annotations, and their bounds."""
     hints = typing.get_type_hints(part, include_extras=True)
-    return {field.name: hints[field.name] for field in dataclasses.fields(part)}
-
-
-@cache
-def _types(part: type) -> dict[str, Any]:
-    """Return the types of a dataclass's fields, without annotations."""
+    annotated = ((each.name, hints[each.name]) for each in dataclasses.fields(part))
     return {
-        name: hint.__origin__ if hasattr(hint, "__metadata__") else hint
-        for name, hint in _hints(part).items()
-    }
-
-
-@cache
-def _bounds(part: type) -> dict[str, Within]:
-    """Return the bounds of a dataclass's fields that have any."""
-    return {
-        name: bounds
-        for name, hint in _hints(part).items()
-        for bounds in getattr(hint, "__metadata__", ())
-        if isinstance(bounds, Within)
+        name: (hint.__origin__, [item for item in hint.__metadata__ if isinstance(item, Within)])
+        if typing.get_origin(hint) is typing.Annotated
+        else (hint, [])
+        for name, hint in annotated
     }
 
 

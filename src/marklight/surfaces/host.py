@@ -255,12 +255,12 @@ class LibraryHost:
     @asynccontextmanager
     async def _slot(self, limiter: anyio.CapacityLimiter) -> AsyncIterator[None]:
         """Wait for one of the slots for concurrent calls; raise Overloaded at the time limit."""
-        acquired = False
-        with anyio.move_on_after(self.wait_seconds):
-            await limiter.acquire_on_behalf_of(token := object())
-            acquired = True
-        if not acquired:
-            raise Overloaded("Too many searches at once", "Try again in a second")
+        token = object()
+        try:
+            with anyio.fail_after(self.wait_seconds):
+                await limiter.acquire_on_behalf_of(token)
+        except TimeoutError:
+            raise Overloaded("Too many searches at once", "Try again in a second") from None
         try:
             yield
         finally:
