@@ -80,22 +80,22 @@ def _write_manual() -> None:
 
 def build_model() -> None:
     """Write the files of the default model into the package, unless they are there; their SHA-256 must match."""
-    if _has_model():
-        return
-    from build_model import build_files
+    expected = _expected_files()
+    if not _has_model():
+        from build_model import build_files
 
-    _BUNDLED.mkdir(exist_ok=True)
-    names = set()
-    for (path, digest), data in zip(_expected_files(), build_files(), strict=True):
-        if sha256(data).hexdigest() != digest:
-            sys.exit(f"{path} was built with the SHA-256 {sha256(data).hexdigest()}, not {digest}.")
-        draft = _BUNDLED / f"{path}.{os.getpid()}"  # another process may build it too
-        draft.write_bytes(data)
-        draft.replace(_BUNDLED / path)
-        names.add(path)
+        _BUNDLED.mkdir(exist_ok=True)
+        for (path, digest), data in zip(expected, build_files(), strict=True):
+            built = sha256(data).hexdigest()
+            if built != digest:
+                sys.exit(f"{path} was built with the SHA-256 {built}, not {digest}.")
+            draft = _BUNDLED / f"{path}.{os.getpid()}"  # another process may build it too
+            draft.write_bytes(data)
+            draft.replace(_BUNDLED / path)
+    names = {path for path, _ in expected}
     for file in _BUNDLED.iterdir():
-        if file.name not in names and file.suffix in (".onnx", ".data", ".bpe", ".json"):
-            file.unlink()  # of another version
+        if file.name not in names and file.suffix in (".onnx", ".data", ".bpe"):
+            file.unlink()  # of another version; the same sources must give the same wheel
 
 
 def _has_model() -> bool:
