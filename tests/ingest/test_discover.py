@@ -14,7 +14,7 @@ import pytest
 
 from marklight.errors import UsageError
 from marklight.ingest import discover as discovering
-from marklight.ingest.discover import Discover
+from marklight.ingest.discover import Discover, visible_files
 from marklight.ingest.scan_record import ScanRecord
 from marklight.model import DocumentId, FileState
 from tests.making import write
@@ -358,3 +358,22 @@ def test_an_ignore_file_that_is_a_pipe_or_a_device_has_no_effect(tmp_path: Path)
     (tmp_path / "below" / ".gitignore").symlink_to(tmp_path / "pipe")
     (tmp_path / "linked" / ".gitignore").symlink_to("/dev/zero")
     assert found(tmp_path) == ["a.md", "below/b.md", "linked/c.md"]
+
+
+def test_the_files_of_folders_deeper_than_the_stack_are_listed(tmp_path: Path) -> None:
+    here = os.open(tmp_path, os.O_RDONLY)
+    for _ in range(1100):
+        os.mkdir("d", dir_fd=here)
+        below = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(os.open("a.pdf", os.O_CREAT, dir_fd=here))
+    os.close(here)
+    (tmp_path / ".hidden").mkdir()
+    write(tmp_path, {".hidden/b.pdf": "", "node_modules/c.pdf": "", "d.pdf": ""})
+    assert {entry.name for entry in visible_files(tmp_path)} == {"a.pdf", "d.pdf"}
+    while (tmp_path / "d").exists():  # `shutil.rmtree` is recursive
+        os.rename(tmp_path / "d", tmp_path / "old")
+        if (tmp_path / "old" / "d").exists():
+            os.rename(tmp_path / "old" / "d", tmp_path / "d")
+        shutil.rmtree(tmp_path / "old")

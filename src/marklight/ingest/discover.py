@@ -16,7 +16,8 @@ import sys
 import time
 from array import array
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import field
 from functools import cached_property
 from itertools import chain
@@ -519,6 +520,23 @@ def link_target(path: str) -> tuple[str, str]:
         return os.path.realpath(path), BROKEN
     kind = FILE if stat.S_ISREG(mode) else FOLDER if stat.S_ISDIR(mode) else OTHER
     return os.path.realpath(path), kind
+
+
+def visible_files(root: Path) -> Iterator[os.DirEntry[str]]:
+    """Yield the files below a folder, without hidden ones and `node_modules`.
+
+    `os.walk` is recursive before Python 3.12, and a path may be deeper than Python's stack.
+    """
+    stack = [str(root)]
+    while stack:
+        with suppress(OSError), os.scandir(stack.pop()) as entries:
+            for entry in entries:
+                if entry.name.startswith(".") or entry.name == "node_modules":
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    stack.append(entry.path)
+                else:
+                    yield entry
 
 
 _local_devices: dict[int, bool] = {}

@@ -7,11 +7,12 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from marklight.errors import ModelServerError
-from marklight.ingest.discover import OUTSIDE, Discover
+from marklight.ingest.discover import OUTSIDE, Discover, visible_files
 from marklight.library.history import index_history
 from marklight.library.progress import published, published_progress
 from marklight.library.refresh import (
@@ -86,16 +87,11 @@ def first_run(library: Library) -> FirstRun | None:
 def _other_formats(folders: Iterable[Path], until: float) -> Mapping[str, int]:
     """Count documents in formats that are not indexed, until a time; hidden folders are left out."""
     counts: Counter[str] = Counter()
-    for folder in folders:
-        for _, below, names in os.walk(folder):
-            below[:] = [name for name in below if not name.startswith((".", "node_modules"))]
-            counts.update(
-                OTHER_FORMATS[ending]
-                for name in names
-                if (ending := os.path.splitext(name)[1].lower()) in OTHER_FORMATS
-            )
-            if time.monotonic() > until:
-                break
+    for entry in chain.from_iterable(map(visible_files, folders)):
+        if format := OTHER_FORMATS.get(os.path.splitext(entry.name)[1].lower()):
+            counts[format] += 1
+        if time.monotonic() > until:
+            break
     return dict(counts.most_common())
 
 

@@ -10,11 +10,13 @@ import stat
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 from urllib.parse import unquote
 
 from marklight.errors import NotFound, UsageError
+from marklight.ingest.discover import visible_files
 from marklight.ingest.links import ATTACHMENT_TYPES, IMAGE_TYPES, is_attachment, is_image
 from marklight.ingest.render import Embed, Neighbours
 from marklight.model import DocumentId
@@ -120,18 +122,9 @@ class MediaNames:
 
 
 def _media_paths(root: Path) -> Mapping[str, str]:
-    paths: list[str] = []
-    seen = 0
-    for folder, folders, files in os.walk(root):
-        folders[:] = [
-            name for name in folders if not name.startswith(".") and name != "node_modules"
-        ]
-        inside = os.path.relpath(folder, root).replace(os.sep, "/")
-        prefix = "" if inside == "." else f"{inside}/"
-        paths += [prefix + name for name in files if _is_shown(name) and not name.startswith(".")]
-        seen += len(files) + len(folders)
-        if seen > _MAX_FILES:
-            break
+    files = islice(visible_files(root), _MAX_FILES)
+    shown = (entry.path for entry in files if _is_shown(entry.name))
+    paths = [os.path.relpath(path, root).replace(os.sep, "/") for path in shown]
     ends: dict[str, str] = {}
     for path in sorted(paths, key=lambda path: (path.count("/"), path)):
         parts = path.lower().split("/")
