@@ -60,7 +60,7 @@ _HTML = {
     "embeds": re.compile(r'<div[^>]* data-embed=""[^>]*><p><a href'),
     "icons": re.compile(r"<img[^>]* data-icon="),
     "images": re.compile(r"<img(?![^>]* data-icon=)[^>]* src="),
-    "files": re.compile(r"<span[^>]* data-file="),
+    "files": re.compile(r"<a[^>]* data-file="),
     "marks": re.compile(r"<mark>"),
     "coloured code": re.compile(r"<pre[^>]*><code>(?:(?!</code>).)*?<span class=", re.DOTALL),
 }

@@ -33,7 +33,7 @@ _HIDDEN = frozenset(("script", "style", "iframe", "math"))
 EXPLAINED = {
     "task": re.compile(r"(?:\{#[\w.-]+\} )?\[[ xX]?\]? => [☐☑]"),
     "image by its file name": re.compile(
-        r"(\{ ?#[\w.-]+ ?\} )?=> (\S+\.(png|jpe?g|gif|svg|webp)(\?\S*)?|\{\{.*\}\}|image)"
+        r"(\{ ?#[\w.-]+ ?\} )?=> (\S+\.(png|jpe?g|gif|svg|webp)(\?\S*)?( (?=\S)|$))+|=> (\{\{.*\}\}|image)"
     ),
     "anchor of a heading": re.compile(r"\{ ?#[\w.-]+ ?\} =>"),
     "wikilink": re.compile(r"(?s).*\[\[.*=>.*"),
@@ -43,13 +43,14 @@ EXPLAINED = {
     ),
     "dollar that begins no formula": re.compile(r"(?s).*=> .*\$.*"),
     "include": re.compile(r"(?s).*\{[%*].*=>.*"),
-    "comment": re.compile(r"(?s).*%%.*=>.*"),
+    "comment": re.compile(r"(?s).*%%.*=>.*|<!--.*--> =>"),
     "mark": re.compile(r"(?s).*==.*=>.*"),
     "block id": re.compile(r"\^[\w-]+ =>"),
 }
 """Intended differences, by the words of markdown-it and ours: `[ ] => ☐`."""
 
 _ANCHOR = re.compile(r"\{ ?#[\w.-]+ ?\} (?=\S)")
+_IMAGE_BOX = re.compile(r"<span data-image=[^>]*>[^<]*</span>")
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>")
 
 
@@ -101,7 +102,7 @@ def _is_apparatus(tag: str, attributes: dict[str, str | None]) -> bool:
 def words(html: str) -> list[str]:
     """Return the words of HTML that a reader sees; images count by their descriptions."""
     parser = _Words()
-    parser.feed(html)
+    parser.feed(_IMAGE_BOX.sub(r" \g<0> ", html))
     parser.close()
     return "".join(parser.parts).split()
 

@@ -161,10 +161,9 @@ async function explain(hit) {
 }
 
 // Passages of a document that match too; a search returns few of each.
-async function omitted(group) {
-  const [{ more }] = group;
-  const answer = await post("/api/search", { query: state.q.trim(), path: [nameOf(group[0])], limit: 100, min_confidence: 0, settings: { search: { per_document: { max_passages: 100 } } } });
-  return answer.results.filter((hit) => hit.verdict !== "weak" && !group.some((other) => other.chunk_id === hit.chunk_id)).slice(0, more);
+async function omitted(shown, most) {
+  const answer = await post("/api/search", { query: state.q.trim(), path: [nameOf(shown[0])], limit: 100, min_confidence: 0, settings: { search: { per_document: { max_passages: 100 } } } });
+  return answer.results.filter((hit) => hit.verdict !== "weak" && !shown.some((other) => other.chunk_id === hit.chunk_id)).slice(0, most);
 }
 
 function count(text) {

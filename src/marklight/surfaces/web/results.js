@@ -58,13 +58,15 @@ export class Results {
   #section(title, kind, hits, words, folded) {
     const groups = new Map();
     for (const hit of hits) groups.set(nameOf(hit), [...(groups.get(nameOf(hit)) ?? []), hit]);
-    const rows = [...groups].flatMap(([, group]) => {
+    const rows = [...groups].flatMap(([name, group]) => {
       const items = group.map((hit, at) => this.#row(hit, words, group[at - 1]));
       const rest = items.slice(SHOWN_PER_DOCUMENT);
-      const omitted = Math.max(...group.map((hit) => hit.more));
+      // Once for a document that is in two sections.
+      const all = this.#hits.filter((hit) => nameOf(hit) === name);
+      const omitted = all[0] === group[0] ? Math.max(...all.map((hit) => hit.more)) : 0;
       if (!rest.length && !omitted) return items;
       const more = row(make("button", { type: "button", class: "quiet more-here", click: async () => {
-        const hits = omitted ? await this.omitted(group).catch(() => []) : [];
+        const hits = omitted ? await this.omitted(all, omitted).catch(() => []) : [];
         this.#hits.push(...hits);
         more.replaceWith(...rest, ...hits.map((hit) => this.#row(hit, words, group.at(-1))));
       } }, `${rest.length + omitted} more here`));
