@@ -133,7 +133,9 @@ def test_details_of_a_result_are_in_its_menu(page: Page) -> None:
     expect(row.locator(".score")).to_contain_text("Ranked, not calibrated · prose")
     row.get_by_role("button", name="Why").click()
     expect(row.locator("tbody tr").first).to_be_visible()
-    assert any("found by words" in each for each in row.locator("tbody tr").all_inner_texts())
+    assert any(
+        "BM25 of the query terms" in each for each in row.locator("tbody tr").all_inner_texts()
+    )
     page.keyboard.press("Escape")
     expect(row.locator(".popover")).to_be_hidden()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import json
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from functools import partial
@@ -27,6 +28,7 @@ from marklight.errors import MarklightError, NotFound
 from marklight.library import Library
 from marklight.parameters import Parameter
 from marklight.report import Report
+from marklight.surfaces.explain import LEGEND
 from marklight.surfaces.host import LibraryHost
 from marklight.surfaces.http.errors import error_body, json_response
 from marklight.surfaces.http.execution import event
@@ -43,6 +45,7 @@ MEDIA_TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".woff2": "font/woff2",
     ".txt": "text/plain; charset=utf-8",
+    ".json": "application/json",
 }
 PAGE_HEADERS = {
     "content-security-policy": (
@@ -86,6 +89,7 @@ def page_routes(host: LibraryHost) -> list[BaseRoute]:
         for file in WEB_FOLDER.iterdir()
         if file.suffix in MEDIA_TYPES
     }
+    files["legend.json"] = _static_file(json.dumps(LEGEND).encode())
 
     async def serve(request: Request) -> Response:
         name = request.path_params.get("name", INDEX_PAGE)

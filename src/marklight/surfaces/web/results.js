@@ -1,5 +1,6 @@
 // The list of results: sections by verdict, passages grouped by document, a menu with details for each.
 
+import { get } from "./api.js";
 import { byId, copy, counted, dateText, documentLink, make, nameOf } from "./dom.js";
 import { marked, pattern } from "./search.js";
 
@@ -115,9 +116,8 @@ export class Results {
 
   async #why(hit, button) {
     button.disabled = true;
-    const { why } = await import("./explain.js");
-    const explained = await this.explain(hit).catch(() => null);
-    button.parentElement.after(explained?.why.length ? why(explained) : make("p", {}, "This passage is no longer among the results."));
+    const [explained, legend] = await Promise.all([this.explain(hit), get("/page/legend.json")]).catch(() => []);
+    button.parentElement.after(explained?.why.length ? trace(explained.why, legend) : make("p", {}, "This passage is no longer among the results."));
   }
 
   #places(title, passages) {
@@ -167,6 +167,11 @@ export const reference = (name, lines) => (lines ? `${name}:${lines.join("-")}` 
 export const quotation = (hit, name) => `${hit.content.trim().split("\n").map((line) => `> ${line}`).join("\n")}\n>\n> — ${hit.title || name}, ${reference(name, hit.lines)}\n`;
 
 const row = (...content) => make("li", {}, ...content);
+
+// How a score was computed: features, weights and stages, as `--explain` prints them.
+const trace = (steps, legend) => make("table", { class: "trace" }, make("caption", { class: "visually-hidden" }, "How the score of this passage was computed"),
+  make("tbody", {}, ...steps.map(({ stage, value }) => make("tr", { title: stage }, make("th", { scope: "row" }, legend[stage] ?? stage.replaceAll("_", " ")),
+    make("td", {}, value.toFixed(Math.abs(value) >= 10 ? 1 : 3))))));
 
 function section(title, kind, rows, folded = "") {
   const list = make("ol", {}, ...rows);
