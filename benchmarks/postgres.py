@@ -23,12 +23,12 @@ from tests.servers.postgres import PostgresServer, new_server
 
 from benchmarks._measure import corpus, result_path, save
 from marklight import engines
-from marklight.engines.lexical import WHOLE, document_terms, passage_terms
 from marklight.engines.server.postgres.engine import PostgresEngine
 from marklight.ingest.chunk import chunk
 from marklight.ingest.document import parse_document
 from marklight.ingest.read import Source
 from marklight.ingest.recipe import Chunker
+from marklight.lexical import WHOLE, document_terms, passage_terms
 from marklight.model import Batch, Chunk, DocumentId, Entry, FileState
 from marklight.ports import FIELD_BOOSTS, Engine
 from marklight.query import Filters

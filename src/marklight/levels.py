@@ -71,6 +71,19 @@ def entry_levels(entry: Entry) -> Iterator[tuple[Level, ...]]:
         yield context_levels(chunk, document, parts.__getitem__)
 
 
+def encoded_levels(entry: Entry) -> Iterator[str]:
+    """Yield the levels of every passage, each as its number in `LEVELS`, first and last line, and characters.
+
+    Prose length and text key follow, so that ranking need not read the text.
+    """
+    for chunk, levels in zip(entry.chunks, entry_levels(entry), strict=True):
+        parts = [
+            f"{LEVELS.index(name)},{first},{last},{characters}"
+            for name, (first, last), characters in levels
+        ]
+        yield " ".join([*parts, f"{chunk.prose_length};{chunk.text_key}"])
+
+
 def context_levels(chunk: Chunk, document: OutlinedPage, parts: Parts) -> tuple[Level, ...]:
     """Return the levels with their sizes, smallest first; one that adds nothing is left out."""
     page, base = document.page, base_level(chunk)

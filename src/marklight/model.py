@@ -392,8 +392,9 @@ class Entry:
     block_digests: Mapping[int, bool] = field(default_factory=dict)
     """Digests of its blocks of text, 64 bits with sign; true for those that counted as boilerplate."""
     vocabulary: Set[str] | None = None
-    """`vocabulary_terms` of its text, and below the context levels of its passages; None to compute them in the commit."""
-    levels: Sequence[Any] | None = None
+    """`vocabulary_terms` of its text, below the `encoded_levels` and `entry_terms` of its passages; None to compute them in the commit."""
+    levels: Sequence[str] | None = None
+    terms: Sequence[Mapping[str, str]] | None = None
     replaces: str = ""
     """Digest of the stored text that it was made from; a commit leaves it out if the index has another text by then."""
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from marklight.engines.lexical import (
+from marklight.lexical import (
     CODE,
     K1,
     WHOLE,

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from marklight.answer import Level
-from marklight.engines.lexical import document_terms, passage_terms
 from marklight.engines.metadata_filters import (
     AUTHOR,
     FILES,
@@ -30,6 +29,7 @@ from marklight.engines.metadata_filters import (
 )
 from marklight.engines.relational.documents import DOCUMENT_SCORE, title_entries_of
 from marklight.levels import entry_levels
+from marklight.lexical import document_terms, passage_terms
 from marklight.model import (
     Chunk,
     Counts,

@@ -28,7 +28,8 @@ from marklight.ingest.discover import ScannedFile
 from marklight.ingest.file_batch import BATCH_BYTES, FileBatch
 from marklight.ingest.recipe import Chunker
 from marklight.lazy import dataclass
-from marklight.levels import entry_levels
+from marklight.levels import encoded_levels
+from marklight.lexical import entry_terms
 from marklight.model import Entry
 from marklight.text.analyzer import vocabulary_terms
 
@@ -60,8 +61,9 @@ class BatchReader:
             batch.read(file, rebuild=self.rebuild)
             likely = self.estimate.of(key for _, digests in batch.blocks() for key in digests)
             for entry in batch.chunk(self.chunker, likely):
-                terms, levels = vocabulary_terms(entry.document.text), list(entry_levels(entry))
-                entries.append(replace(entry, vocabulary=terms, levels=levels))
+                vocabulary, levels = vocabulary_terms(entry.document.text), [*encoded_levels(entry)]
+                terms = entry_terms(entry)
+                entries.append(replace(entry, vocabulary=vocabulary, levels=levels, terms=terms))
             batch.parsed.clear()  # a parsed text takes far more memory than its passages
         batch.entries = entries
         return batch
@@ -163,18 +165,20 @@ class ParseProcess:
 
     def send(self, value: object) -> None:
         """Write a value, which the process reads as soon as it has started."""
-        if self._process and self._process.stdin:
+        process = self._process  # another thread may close it
+        if process and process.stdin:
             try:
-                pickle.dump(value, self._process.stdin, pickle.HIGHEST_PROTOCOL)
-                self._process.stdin.flush()
-            except OSError:
+                pickle.dump(value, process.stdin, pickle.HIGHEST_PROTOCOL)
+                process.stdin.flush()
+            except (OSError, ValueError):
                 self.close()
 
     def receive(self) -> FileBatch | None:
         """Return the next result; None after a failure."""
-        if self._process and self._process.stdout:
+        process = self._process
+        if process and process.stdout:
             try:
-                batch: FileBatch = pickle.load(self._process.stdout)
+                batch: FileBatch = pickle.load(process.stdout)
                 return batch
             except (OSError, EOFError, ValueError, pickle.UnpicklingError):
                 self.close()

@@ -130,6 +130,8 @@ def analyze(text: str, language: str = ENGLISH) -> list[str]:
 
 
 def _analyze(terms_by_token: _Cache[str], word: str) -> tuple[str, ...]:
+    if word.isascii() and word.isalnum():  # as most words: one token
+        return (term,) if (term := terms_by_token[word.lower()]) else ()
     terms: list[str] = []
     for token in tokenize(fold(word)):
         if is_cjk(token):
@@ -210,12 +212,15 @@ def vocabulary_terms(text: str) -> set[str]:
 
 
 def _terms_to_show(word: str) -> tuple[str, ...]:
-    runs = set(_LETTERS.findall(fold(word)))
+    plain = word.isascii() and word.isalpha()  # as most words
+    runs = {word.lower()} if plain else set(_LETTERS.findall(fold(word)))
     names = {run[:-2] if run.endswith(("'s", "’s")) else run for run in runs}
     return tuple(
         name
         for name in names - stop_words()
-        if name.isalpha() and len(name) <= MAX_TERM_LETTERS and not _UNSPACED.search(name)
+        if name.isalpha()
+        and MIN_TERM_LETTERS <= len(name) <= MAX_TERM_LETTERS
+        and (plain or not _UNSPACED.search(name))
     )
 
 
@@ -348,7 +353,7 @@ def _split_identifiers(word: str) -> tuple[str, ...]:
 
 
 def _analyzed_parts(word: str) -> tuple[str, ...]:
-    if not _PART_BOUNDARY.search(word):
+    if (word.islower() and "_" not in word) or not _PART_BOUNDARY.search(word):
         return ()
     compounds = (
         name

@@ -24,7 +24,8 @@ from threading import Lock, RLock
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from marklight.engines.embedded.session import SqliteSession
-from marklight.engines.lexical import (
+from marklight.errors import StoreError
+from marklight.lexical import (
     FIELDS,
     PHRASE_FIELDS,
     SCORE_DIGITS,
@@ -35,7 +36,6 @@ from marklight.engines.lexical import (
     distinct_terms,
     term_weight,
 )
-from marklight.errors import StoreError
 from marklight.ports import ScoredChunk, TermCoverage
 from marklight.private_files import is_plain_folder, read_private, write_private
 from marklight.query import Filters

@@ -41,9 +41,9 @@ from marklight.engines.embedded.lexical_index import (
     tantivy_errors,
 )
 from marklight.engines.embedded.session import explain
-from marklight.engines.lexical import analyzer_fingerprint, document_terms, passage_terms
 from marklight.engines.relational.documents import passages_to_index
 from marklight.errors import StoreError
+from marklight.lexical import analyzer_fingerprint, entry_terms, joined, passage_terms
 from marklight.platforms import check_address_space
 from marklight.private_files import (
     FILE_MODE,
@@ -122,9 +122,8 @@ def add(
             stamp = index.stamp(state)
             index.write_stamp(state.folder, stamp._replace(commits=[state.commit, commit]))
             for item in inserted:
-                shared = document_terms(item.entry.document)
-                for row, passage in zip(item.chunk_rows, item.entry.chunks, strict=True):
-                    fields = passage_terms(shared, passage)
+                terms = item.entry.terms or entry_terms(item.entry)
+                for row, fields in zip(item.chunk_rows, terms, strict=True):
                     index.writer.add_document(_document(row, item.document, fields))
             tombstones = session.all("SELECT chunk FROM tombstones WHERE since < ?", [before])
             if rows := [row for (row,) in tombstones]:
@@ -262,16 +261,15 @@ def _fill(index: tantivy.Index, session: SqliteSession) -> int:
 def stored_passages(session: SqliteSession) -> Iterator[tantivy.Document]:
     """Yield the passages of the tables."""
     for row, document, passage, shared in passages_to_index(session):
-        yield _document(row, document, passage_terms(shared, passage))
+        yield _document(row, document, joined(passage_terms(shared, passage)))
 
 
-def _document(row: int, document: int, fields: Mapping[str, Sequence[str]]) -> tantivy.Document:
+def _document(row: int, document: int, fields: Mapping[str, str]) -> tantivy.Document:
     passage = tantivy.Document()
     passage.add_unsigned("row", row)
     passage.add_unsigned("document", document)
     for field, terms in fields.items():
-        if terms:
-            passage.add_text(field, " ".join(terms))
+        passage.add_text(field, terms)
     return passage
 
 

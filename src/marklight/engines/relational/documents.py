@@ -30,9 +30,9 @@ from marklight.query import Filters
 from marklight.text.analyzer import normalize, title_key
 
 if TYPE_CHECKING:
-    from marklight.engines.lexical import DocumentTerms
     from marklight.engines.relational import Row, SqlSession
     from marklight.engines.relational.snapshot import RelationalSnapshot
+    from marklight.lexical import DocumentTerms
     from marklight.model import Matrix
 
 LAST_CHARACTER = "\U0010ffff"
@@ -479,7 +479,7 @@ def passages_to_index(
 
     Ordered by row: those of a document come one after another, so that its shared fields are analyzed once.
     """
-    from marklight.engines.lexical import NO_TERMS, shared_terms
+    from marklight.lexical import NO_TERMS, shared_terms
 
     last, shared = -1, NO_TERMS
     given = (

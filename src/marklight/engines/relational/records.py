@@ -181,23 +181,9 @@ def section(row: Row) -> Section:
     return Section(id, decode_texts(headings), anchor, (first, last), (start, end))
 
 
-def encode_levels(levels: Iterable[Level], chunk: Chunk) -> str:
-    """Encode the context levels of a passage, each as its number in `LEVELS`, first and last line, and characters.
-
-    Prose length and text key follow, so that ranking need not read the text.
-    """
-    from marklight.levels import LEVELS
-
-    parts = [
-        f"{LEVELS.index(level.name)},{level.lines[0]},{level.lines[1]},{level.characters}"
-        for level in levels
-    ]
-    return " ".join([*parts, f"{chunk.prose_length};{chunk.text_key}"])
-
-
 @raises_damaged
 def decode_levels(row: str) -> tuple[Level, ...]:
-    """Decode the context levels that `encode_levels` encoded."""
+    """Decode the context levels that `encoded_levels` encoded."""
     from marklight.levels import LEVELS
 
     return tuple(

@@ -31,13 +31,12 @@ from marklight.engines.relational.documents import (
 from marklight.engines.relational.records import (
     decode_texts,
     encode_json,
-    encode_levels,
     encode_record,
     encode_spans,
     encode_texts,
 )
 from marklight.lazy import dataclass
-from marklight.levels import entry_levels
+from marklight.levels import encoded_levels
 from marklight.model import Batch, DocumentId, Entry, FileState
 from marklight.text.analyzer import vocabulary_fingerprint
 
@@ -81,7 +80,7 @@ class InsertedEntry:
         for row, chunk, levels in zip(
             self.chunk_rows,
             self.entry.chunks,
-            self.entry.levels or entry_levels(self.entry),
+            self.entry.levels or encoded_levels(self.entry),
             strict=True,
         ):
             columns = (
@@ -98,7 +97,7 @@ class InsertedEntry:
                 chunk.code,
                 chunk.text,
                 encode_spans(chunk.boilerplate),
-                encode_levels(levels, chunk),
+                levels,
             )
             rows.append((row, chunk.id, self.document, *columns))
         return self.packing.passages(self.entry, rows) if self.packing else rows

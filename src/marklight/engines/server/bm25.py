@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from marklight.engines.lexical import K1, B
+from marklight.lexical import K1, B
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -54,6 +54,7 @@ _BEGINS_BLOCK = frozenset("`~>*-_+<#|:=0123456789")
 """Characters that begin a line which may end a paragraph; others never do."""
 _BEGINS_TEXT = re.compile(r"`{1,2}(?!`)|(\*\*?|__?)[^\s*_]|\d+[^\d.)]")
 """Code, emphasis or a number at the beginning of a line of a paragraph."""
+_BEGINS_ITEM = re.compile(r"(?:[-*+]|\d{1,9}[.)])[ \t]")
 _DEFINES_LINK = re.compile(r"\[(?:[^\[\]\\]|\\.)*+\]:", re.DOTALL)
 _BEGINS_DELIMITER_ROW = frozenset("|-:")
 
@@ -64,7 +65,7 @@ def parse(parsed: ParsedText) -> None:
     """Add the structure of a text."""
     env: dict[str, Any] = {}
     collector = _Collector(parsed)
-    for tokens in blocks(parsed.text[parsed.body_start :], env):
+    for tokens in blocks(parsed.text[parsed.body_start :], env, paragraph=collector.add_paragraph):
         collector.add(tokens)
     add_mentions(collector.texts, env, parsed)
     if collector.headings == _MAX_HEADINGS:
@@ -88,12 +89,7 @@ class _Collector:
         for token in tokens:
             kind = token.type
             if kind == "inline":
-                content = token.content
-                if (
-                    heading
-                    or "[" in content
-                    or (_MARK.search(content) and MAY_MENTION.search(content))
-                ):
+                if heading or _may_mention(token.content):
                     self._add_text(token, heading)
                 heading = 0
             elif kind in _LEAVES:
@@ -122,6 +118,12 @@ class _Collector:
             elif kind in _LIST_ENDS:
                 lists -= 1
 
+    def add_paragraph(self, content: str, start: int, end: int) -> None:
+        """Add a top-level paragraph."""
+        self.parsed.blocks.append(Block(Kind.PROSE, start + self.first, 0))
+        if _may_mention(content):
+            self.texts.append(Text(mdTrim(content), start + self.first, end + self.first, 0))
+
     def _add_text(self, token: Token, level: int) -> None:
         assert token.map is not None
         start, end = token.map
@@ -135,14 +137,26 @@ class _Collector:
         self.parsed.code.append(Code(start, code_language(token), lines))
 
 
+def _may_mention(content: str) -> bool:
+    return "[" in content or bool(_MARK.search(content) and MAY_MENTION.search(content))
+
+
 def code_language(token: Token) -> str:
     """Return the language of a code block; empty if it names none."""
     match = _LANGUAGE.match(token.info) if token.type == "fence" else None
     return match[1].lower() if match else ""
 
 
-def blocks(source: str, env: dict[str, Any], md: MarkdownIt | None = None) -> Iterator[list[Token]]:
-    """Return the tokens of each top-level block; after the last one `env` has all link definitions."""
+def blocks(
+    source: str,
+    env: dict[str, Any],
+    md: MarkdownIt | None = None,
+    paragraph: Callable[[str, int, int], None] | None = None,
+) -> Iterator[list[Token]]:
+    """Return the tokens of each top-level block; after the last one `env` has all link definitions.
+
+    `paragraph` gets the text and the lines of most paragraphs in place of tokens, which take most of the time.
+    """
     md = md or _parser()
     tokens: list[Token] = []
     state = StateBlock(source, md, env, tokens)
@@ -153,6 +167,10 @@ def blocks(source: str, env: dict[str, Any], md: MarkdownIt | None = None) -> It
         state.line = line
         # Rules may leave another one behind, and a list that starts with 2 cannot interrupt a paragraph.
         state.parentType = "root"
+        if paragraph and (below := _plain_paragraph_end(state, line, end)):
+            paragraph(source[state.bMarks[line] : state.eMarks[below - 1]], line, below)
+            line = state.skipEmptyLines(below)
+            continue
         for rule in rules:
             if rule(state, line, end, False):
                 break
@@ -192,30 +210,45 @@ def _common(state: StateBlock, start: int, end: int, silent: bool) -> bool:
         if state.src[below : below + 1] in _BEGINS_DELIMITER_ROW:
             return False
         return (heading if character == "#" else fence)(state, start, end, silent)
-    if character == "[" and _DEFINES_LINK.match(state.src, first):
+    if not (below := _plain_paragraph_end(state, start, end)):
         return False
-    return _plain_paragraph(state, start, end)
+    state.line = below
+    state.push("paragraph_open", "p", 1).map = [start, below]
+    inline = state.push("inline", "", 0)
+    inline.content = mdTrim(state.getLines(start, below, state.blkIndent, False))
+    inline.map, inline.children = [start, below], []
+    state.push("paragraph_close", "p", -1)
+    return True
 
 
-def _plain_paragraph(state: StateBlock, start: int, end: int) -> bool:
-    """Parse a paragraph of lines none of which may begin or end another block."""
-    source, line = state.src, start
+def _plain_paragraph_end(state: StateBlock, start: int, end: int) -> int:
+    """Return the line below a paragraph none of whose lines may begin or end another block; else 0."""
+    source, line, indent = state.src, start, state.blkIndent
+    first = state.bMarks[start] + state.tShift[start]
+    if source[first] == "[" and _DEFINES_LINK.match(source, first):
+        return 0
     while line < state.lineMax:
         offset = state.bMarks[line] + state.tShift[line]
         if offset >= state.eMarks[line]:
             break
-        if line >= end or not 0 <= state.sCount[line] - state.blkIndent <= 3:
-            return False
+        if state.sCount[line] < indent and _begins_next_item(state, line, offset):
+            break
+        if line >= end or not 0 <= state.sCount[line] - indent <= 3:
+            return 0
         if source[offset] in _BEGINS_BLOCK and not _BEGINS_TEXT.match(source, offset):
-            return False
+            return 0
         line += 1
-    content = mdTrim(state.getLines(start, line, state.blkIndent, False))
-    state.line = line
-    state.push("paragraph_open", "p", 1).map = [start, line]
-    inline = state.push("inline", "", 0)
-    inline.content, inline.map, inline.children = content, [start, line], []
-    state.push("paragraph_close", "p", -1)
-    return True
+    return line
+
+
+def _begins_next_item(state: StateBlock, line: int, offset: int) -> bool:
+    """Return true if a line begins an item that is not part of the current one."""
+    return (
+        state.listIndent >= 0
+        and 0 <= state.sCount[line] < state.listIndent + 4
+        and state.level <= MAX_DEPTH
+        and bool(_BEGINS_ITEM.match(state.src, offset))
+    )
 
 
 def _bounded(rule: _Rule) -> _Rule:

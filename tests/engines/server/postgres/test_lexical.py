@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from marklight import engines
-from marklight.engines.lexical import FIELDS
 from marklight.engines.server.postgres import lexical_index, lexical_search
 from marklight.engines.server.postgres.lexical_search import LexicalCache
 from marklight.errors import StoreError
+from marklight.lexical import FIELDS
 from marklight.model import Batch, Entry
 from marklight.ports import FIELD_BOOSTS, Snapshot
 from marklight.query import Filters

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from marklight.engines.lexical import CODE, WHOLE, document_terms, passage_terms
 from marklight.engines.server.bm25 import LENGTHS, length_codes
 from marklight.engines.server.postgres.lexical_scoring import (
     Segment,
@@ -35,6 +34,7 @@ from marklight.engines.server.postgres.segments import (
     stored_lengths,
     term_key,
 )
+from marklight.lexical import CODE, WHOLE, document_terms, passage_terms
 from marklight.model import Entry
 from marklight.ports import FIELD_BOOSTS
 from marklight.query import Filters

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marklight.engines.lexical import K1, B
 from marklight.engines.server.qdrant.lexical import (
     FIELDS,
     LENGTH_DIMENSIONS,
@@ -23,6 +22,7 @@ from marklight.engines.server.qdrant.lexical import (
     passage_vector_terms,
     sparse_vector,
 )
+from marklight.lexical import K1, B
 from tests.oracle.search import stored_length
 
 if TYPE_CHECKING:

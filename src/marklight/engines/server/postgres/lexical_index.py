@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from marklight.engines.lexical import analyzer_fingerprint, document_terms, passage_terms
 from marklight.engines.relational.documents import passages_to_index
 from marklight.engines.relational.filters import RowReader
 from marklight.engines.server.bm25 import Ints
@@ -37,6 +36,7 @@ from marklight.engines.server.postgres.segments import (
 )
 from marklight.engines.server.postgres.session import PostgresSession, borrowed_session
 from marklight.errors import StoreError
+from marklight.lexical import analyzer_fingerprint, document_terms, passage_terms
 
 if TYPE_CHECKING:
     from marklight.engines.relational.write import ChangedRows

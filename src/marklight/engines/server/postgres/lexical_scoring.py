@@ -15,7 +15,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from marklight.engines.lexical import PHRASE_FIELDS, SCORE_DIGITS, WHOLE, idf
 from marklight.engines.server.bm25 import LENGTHS, Floats, Ints, norms, term_scores
 from marklight.engines.server.postgres.segments import (
     FIELD_KEYS,
@@ -27,6 +26,7 @@ from marklight.engines.server.postgres.segments import (
     contains,
 )
 from marklight.lazy import dataclass
+from marklight.lexical import PHRASE_FIELDS, SCORE_DIGITS, WHOLE, idf
 
 _TITLE, _WHOLE = FIELDS.index("title"), FIELDS.index(WHOLE)
 

@@ -13,13 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from marklight.engines.lexical import (
-    RepeatableSearch,
-    analyzer_fingerprint,
-    coverage,
-    distinct_terms,
-    term_weight,
-)
 from marklight.engines.server.postgres.lexical_scoring import (
     GetPostings,
     Mask,
@@ -39,6 +32,13 @@ from marklight.engines.server.postgres.segments import (
     term_key,
 )
 from marklight.errors import StoreError
+from marklight.lexical import (
+    RepeatableSearch,
+    analyzer_fingerprint,
+    coverage,
+    distinct_terms,
+    term_weight,
+)
 from marklight.ports import ScoredChunk, TermCoverage
 from marklight.query import Filters
 

@@ -19,10 +19,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from marklight.engines.lexical import FIELDS as FIELDS
-from marklight.engines.lexical import PROSE, TITLE_TIMES, WHOLE
 from marklight.engines.server.bm25 import LENGTHS, Ints, length_codes
 from marklight.lazy import dataclass
+from marklight.lexical import FIELDS as FIELDS
+from marklight.lexical import PROSE, TITLE_TIMES, WHOLE
 
 MAX_PASSAGES = 1 << 16
 """Passages in one segment: offsets have two bytes."""

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from qdrant_client import grpc as api
 
-from marklight.engines.lexical import analyzer_fingerprint
 from marklight.engines.relational.filters import RowReader
 from marklight.engines.server.postgres import DerivedIndex, schema
 from marklight.engines.server.postgres.connections import MissingLibrary
@@ -20,6 +19,7 @@ from marklight.engines.server.qdrant import collections, outbox, shipper
 from marklight.engines.server.qdrant.cluster import Cluster
 from marklight.engines.server.qdrant.lexical import Caches, QdrantLexicalReader
 from marklight.errors import StoreError
+from marklight.lexical import analyzer_fingerprint
 from marklight.ports import ScoredChunk
 from marklight.query import Filters
 from marklight.vector_math import unit_rows

@@ -22,19 +22,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from qdrant_client import grpc as api
 
-from marklight.engines.lexical import FIELDS as FIELDS
-from marklight.engines.lexical import (
-    PHRASE_FIELDS,
-    PROSE,
-    SCORE_DIGITS,
-    WHOLE,
-    RepeatableSearch,
-    analyzer_fingerprint,
-    coverage,
-    distinct_terms,
-    idf,
-    term_weight,
-)
 from marklight.engines.relational.snapshot import BoundedCache
 from marklight.engines.server.bm25 import (
     LENGTHS,
@@ -55,6 +42,19 @@ from marklight.engines.server.qdrant.collections import (
 from marklight.engines.server.qdrant.outbox import IndexState, read_index
 from marklight.errors import StoreError
 from marklight.lazy import once
+from marklight.lexical import FIELDS as FIELDS
+from marklight.lexical import (
+    PHRASE_FIELDS,
+    PROSE,
+    SCORE_DIGITS,
+    WHOLE,
+    RepeatableSearch,
+    analyzer_fingerprint,
+    coverage,
+    distinct_terms,
+    idf,
+    term_weight,
+)
 from marklight.ports import ScoredChunk, TermCoverage
 from marklight.query import Filters
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from marklight.engines.lexical import FIELDS
 from marklight.engines.server.postgres.vector_index import pack_integers
+from marklight.lexical import FIELDS
 
 if TYPE_CHECKING:
     from marklight.engines.relational import Row

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from psycopg.pq import TransactionStatus
 from qdrant_client import grpc as api
 
-from marklight.engines.lexical import CODE, FIELDS, WHOLE, analyzer_fingerprint, passage_terms
 from marklight.engines.relational.documents import passages_to_index
 from marklight.engines.server.postgres.session import PostgresSession
 from marklight.engines.server.postgres.vector_index import STORED
@@ -51,11 +50,12 @@ from marklight.engines.server.qdrant.outbox import (
     write_state,
 )
 from marklight.errors import Busy, StoreError
+from marklight.lexical import CODE, FIELDS, WHOLE, analyzer_fingerprint, passage_terms
 
 if TYPE_CHECKING:
-    from marklight.engines.lexical import DocumentTerms
     from marklight.engines.server.bm25 import Floats
     from marklight.engines.server.qdrant.cluster import Cluster
+    from marklight.lexical import DocumentTerms
     from marklight.model import Chunk
 
 GRACE_SECONDS = 60.0

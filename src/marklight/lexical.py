@@ -1,4 +1,4 @@
-"""Lexical scoring shared by engines: the terms of a passage by field, idf, and term coverage."""
+"""Lexical scoring, the same in all engines: the terms of a passage by field, idf, and term coverage."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cache, lru_cache
 from itertools import chain
 from typing import NamedTuple
 
-from marklight.model import Chunk, Document, digest
+from marklight.model import Chunk, Document, Entry, digest
 from marklight.ports import BOILERPLATE, FIELD_BOOSTS, ScoredChunk, TermCoverage
 from marklight.query import Filters
 from marklight.text.analyzer import (
@@ -104,6 +104,17 @@ def passage_terms(shared: DocumentTerms, chunk: Chunk) -> Mapping[str, Sequence[
     code = code_terms(chunk.code) if chunk.code else []
     own_fields = {"title": title, "headings": heading, "body": body}
     return {**shared.fields, **own_fields, WHOLE: whole, CODE: code, BOILERPLATE: full}
+
+
+def entry_terms(entry: Entry) -> list[Mapping[str, str]]:
+    """Return the terms of all passages of a document by field, separated by blanks."""
+    shared = document_terms(entry.document)
+    return [joined(passage_terms(shared, chunk)) for chunk in entry.chunks]
+
+
+def joined(fields: Mapping[str, Sequence[str]]) -> Mapping[str, str]:
+    """Return the terms of fields separated by blanks; empty fields are left out."""
+    return {field: " ".join(terms) for field, terms in fields.items() if terms}
 
 
 @lru_cache(maxsize=256)
