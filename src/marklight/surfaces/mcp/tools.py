@@ -21,7 +21,7 @@ from mcp.shared.message import ServerMessageMetadata
 from pydantic import ValidationError
 
 from marklight.answer import Answer
-from marklight.errors import MarklightError, ModelServerError, NotFound, Stopped, UsageError
+from marklight.errors import MarklightError, ModelServerError, NotFound, UsageError
 from marklight.formatting import one_line, place_text
 from marklight.library.configuration import Ask
 from marklight.parameters import suggest
@@ -102,35 +102,28 @@ class SamplingModel:
     async def _sample(
         self, prompt: Prompt, check_cancelled: Callable[[], None]
     ) -> types.CreateMessageResult:
-        results: list[types.CreateMessageResult | Exception] = []
+        async def watch() -> None:
+            while True:
+                await anyio.sleep(POLL_SECONDS)
+                check_cancelled()
 
-        async def request() -> None:
-            try:
-                results.append(await self._request(prompt))
-            except (MCPError, ValidationError) as error:
-                results.append(error)
-            group.cancel_scope.cancel()
-
-        with anyio.move_on_after(self._seconds):
-            async with anyio.create_task_group() as group:
-                group.start_soon(request)
-                while not results:
-                    await anyio.sleep(POLL_SECONDS)
-                    try:
-                        check_cancelled()
-                    except Stopped as stopped:
-                        results.append(stopped)
-                        group.cancel_scope.cancel()
-        if not results:
-            raise ModelServerError(
-                f"The client's model did not finish within {self._seconds:.0f} s"
-            )
-        if isinstance(results[0], Stopped):
-            raise results[0]
-        if isinstance(results[0], Exception):
-            reason = results[0].error.message if isinstance(results[0], MCPError) else "not valid"
-            raise ModelServerError(f"The client wrote no answer: {one_line(reason)[:200]}")
-        return results[0]
+        try:
+            with anyio.fail_after(self._seconds):
+                async with anyio.create_task_group() as group:
+                    group.start_soon(watch)
+                    result = await self._request(prompt)
+                    group.cancel_scope.cancel()
+            return result
+        except TimeoutError:
+            seconds = f"{self._seconds:.0f} s"
+            raise ModelServerError(f"The client's model did not finish within {seconds}") from None
+        except ExceptionGroup as raised:
+            error = raised.exceptions[0]
+            if not isinstance(error, MCPError | ValidationError):
+                raise error from None
+            reason = error.error.message if isinstance(error, MCPError) else "not valid"
+            message = f"The client wrote no answer: {one_line(reason)[:200]}"
+            raise ModelServerError(message) from None
 
     async def _request(self, prompt: Prompt) -> types.CreateMessageResult:
         # Not `session.create_message`, which warns that later protocol versions removed it.
