@@ -36,25 +36,20 @@ async def cancel_on_disconnect(
     request: Request, call: Awaitable[Result], arguments: Arguments
 ) -> Result:
     """Return the result of a call with these arguments, which is cancelled if the client disconnects."""
-    results: list[Result] = []
-    errors: list[Exception] = []
-    async with anyio.create_task_group() as group:
 
-        async def watch() -> None:
-            while (await request.receive())["type"] != "http.disconnect":
-                pass
-            errors.append(Stopped("The client disconnected"))
+    async def watch() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        raise Stopped("The client disconnected")
+
+    try:
+        async with anyio.create_task_group() as group:
+            group.start_soon(watch)
+            result = await call
             group.cancel_scope.cancel()
-
-        group.start_soon(watch)
-        try:
-            results.append(await call)
-        except Exception as error:
-            errors.append(error)
-        group.cancel_scope.cancel()
-    if errors:
-        raise missing_reranker(errors[0], arguments)
-    return results[0]
+        return result
+    except ExceptionGroup as raised:
+        raise missing_reranker(raised.exceptions[0], arguments) from None
 
 
 def missing_reranker(error: Exception, arguments: Arguments) -> Exception:
