@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from marklight.errors import UsageError
 from marklight.eval.collection import (
@@ -30,13 +30,6 @@ from marklight.settings import Settings
 
 MAX_OFF_TOPIC = 200
 """Queries of another dataset that are run: enough to distinguish 5 % from 10 %."""
-
-
-class Change(NamedTuple):
-    """A change of the pipeline: its name, and the setting that makes it."""
-
-    name: str
-    assignment: str
 
 
 def evaluate(
@@ -75,10 +68,10 @@ def evaluate(
             second = run(other, "Running queries with the change")
             comparison = compare(" ".join(compared), tuple(compared), baseline, second)
         ablation: list[Comparison] = []
-        for change in changes(library.pipeline, library.settings, mode) if with_ablation else ():
-            changed = collection.with_settings([change.assignment])
-            without = run(changed, f"Running queries {change.name}")
-            ablation.append(compare(change.name, (change.assignment,), baseline, without))
+        listed = changes(library.pipeline, library.settings, mode) if with_ablation else ()
+        for name, assignment in listed:
+            without = run(collection.with_settings([assignment]), f"Running queries {name}")
+            ablation.append(compare(name, (assignment,), baseline, without))
         status = library.status()
         return Evaluation(
             dataset=dataset.name,
@@ -93,8 +86,8 @@ def evaluate(
         )
 
 
-def changes(baseline: Pipeline, settings: Settings, mode: str) -> Iterator[Change]:
-    """Yield the ablations: each active stage left out, each inactive one added, each other fusion."""
+def changes(baseline: Pipeline, settings: Settings, mode: str) -> Iterator[tuple[str, str]]:
+    """Yield the ablations, each with the setting that makes it: an active stage left out, an inactive one added, another fusion."""
     retrievers = [
         name for name in baseline.retrieve if name in pipeline.RETRIEVERS_BY_MODE[Mode(mode)]
     ]
@@ -102,15 +95,15 @@ def changes(baseline: Pipeline, settings: Settings, mode: str) -> Iterator[Chang
     removable = retrievers if len(retrievers) > 1 else []
     for name in (*baseline.rewrite, *removable, *baseline.refine):
         skipped = ",".join((*settings["search.skip"], name))
-        yield Change(f"without {name}", f"search.skip={skipped}")
+        yield f"without {name}", f"search.skip={skipped}"
     for name in pipeline.OFF:
         if name not in (*settings["search.use"], *settings["search.skip"]):
             used = ",".join((*settings["search.use"], name))
-            yield Change(f"with {name}", f"search.use={used}")
+            yield f"with {name}", f"search.use={used}"
     if len(retrievers) > 1:
         for fusion in map(stage_name, pipeline.FUSE):
             if fusion != settings["search.fuse"]:
-                yield Change(f"fuse by {fusion}", f"search.fuse={fusion}")
+                yield f"fuse by {fusion}", f"search.fuse={fusion}"
 
 
 def _off_topic(dataset: Dataset, other: Path | None) -> Sequence[str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
+from functools import cached_property
 from statistics import fmean
 
 from marklight.answer import Answer, Hit, Hits, cut_passages
@@ -71,10 +72,10 @@ class Run:
     min_score: float
     """Lower scores are not shown."""
     notices: tuple[str, ...] = ()
-    per_query: Mapping[str, Sequence[float]] = field(init=False)
-    """Values of each metric in the order of the queries, for significance tests."""
 
-    def __post_init__(self) -> None:
+    @cached_property
+    def per_query(self) -> Mapping[str, Sequence[float]]:
+        """Return the values of each metric in the order of the queries, for significance tests."""
         values = {
             name: [metric(outcome.ids, outcome.grades) for outcome in self.outcomes]
             for name, metric in metrics.PER_QUERY.items()
@@ -85,7 +86,7 @@ class Run:
                 for outcome in self.outcomes
             ]
         values["answered"] = [float(outcome.answered) for outcome in self.outcomes]
-        object.__setattr__(self, "per_query", values)
+        return values
 
     @property
     def results(self) -> list[tuple[float, bool]]:
