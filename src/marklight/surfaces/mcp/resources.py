@@ -312,16 +312,13 @@ async def report_progress(
             await send()
             await anyio.sleep(PROGRESS_SECONDS)
 
-    async with anyio.create_task_group() as group:
-        group.start_soon(send_at_intervals)
-        failure: Exception | None = None
-        try:
+    try:
+        async with anyio.create_task_group() as group:
+            group.start_soon(send_at_intervals)
             yield on_progress
-        except Exception as error:
-            failure = error  # the task group would wrap it in an exception group
-        group.cancel_scope.cancel()
-    if failure:
-        raise failure
+            group.cancel_scope.cancel()
+    except ExceptionGroup as raised:
+        raise raised.exceptions[0] from None
     if latest:
         await send()  # the final progress, even of a fast call
 
