@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
+import marklight
 from marklight.errors import ReadOnly, StoreError
 from marklight.library.shared_index import EmbeddingWorker
 from tests.library.conftest import PAGES, paths
 from tests.making import library, write
 from tests.servers.postgres import PostgresServer, new_server
+from tests.servers.qdrant import shared_node
 
 ROLES = Path(__file__).parents[2] / "examples" / "team" / "roles.sql"
 
@@ -182,3 +184,35 @@ def test_a_role_without_rights_gets_a_clear_error(server: PostgresServer, indexe
         pytest.raises(StoreError, match="docs"),
     ):
         lib.search("refresh token")
+
+
+def test_the_rights_suffice_with_qdrant_too(server: PostgresServer, tmp_path: Path) -> None:
+    node = shared_node()
+    server.sql("CREATE DATABASE fleet")
+    # Roles belong to the server, so here they exist already.
+    lines = ROLES.read_text().splitlines()
+    statements = "\n".join(line for line in lines if not line.startswith("CREATE ROLE"))
+    server.sql(statements, database="fleet")
+    folder, queue = write(tmp_path / "docs", PAGES), {"embed": "workers"}
+
+    def opened(role: str, **settings: object) -> marklight.Library:
+        name = server.address("fleet", library="docs", vectors=f"qdrant://{node.address}")
+        engine = name.replace("://postgres@", f"://{role}@")
+        return library(folder, engine=engine, **settings)
+
+    with opened("docs_owner") as lib:
+        assert lib.index().index.embedded == 5
+    write(folder, {"lion.md": "# Lion\n\nA lion has a mane.\n"})
+    with opened("ann", queue=queue) as lib:
+        report = lib.index()
+        assert (report.index.pending, report.notices) == (1, ())
+        (folder / "auth.md").unlink()
+        assert len(lib.index().removed) == 1
+    messages: list[str] = []
+    with opened("embedder", queue=queue) as lib:
+        EmbeddingWorker(lib, messages.append).run(drain=True)
+        assert lib.status()["pending"] == 0
+    assert not [message for message in messages if "may not" in message]
+    with opened("ben") as lib:
+        answer = lib.search("lion mane", mode="keyword")
+        assert paths(answer)[0] == "lion.md"
