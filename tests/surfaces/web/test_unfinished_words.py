@@ -22,7 +22,7 @@ def test_the_last_word_may_be_unfinished_while_typing(page: Page) -> None:
     expect(page.locator("#q")).to_be_focused()
     typed(page, "zeb")
     assert [each for each in sent if "q" in each][-1]["prefix"] == ["true"]
-    first = page.locator("#results li").first
+    first = page.locator("#results .section:not(.named) li").first
     expect(first).to_contain_text("zebra", ignore_case=True)
     assert {each.lower() for each in first.locator("mark").all_inner_texts()} == {"zebra"}
     with page.expect_response(lambda reported: "/api/search" in reported.url):
