@@ -33,6 +33,8 @@ _TAG = re.compile(r"<[^<>\n]{1,2000}>")
 _TITLE_LINE = re.compile(r"^(?:#|[Tt]itle:)[ \t]+(.*)$", re.MULTILINE)
 _TITLE_WITHIN = 2000
 """Characters at the beginning of a file in which a forecast finds its title."""
+_SHIFT = 32
+"""Bits of a digest between the two parts by which it is counted."""
 MAX_SHOWN_CHARS = 200
 """Characters of a block that `status` shows."""
 _FENCES = ("```", "~~~")
@@ -168,45 +170,49 @@ def block_text(text: str, collection: str, digest: int) -> str:
 
 
 class Estimate(NamedTuple):
-    """Blocks that are probably boilerplate, by the last bits of their digests."""
+    """Blocks that are probably boilerplate, by two parts of their digests."""
 
     slots: frozenset[int]
+    others: frozenset[int]
     mask: int
 
     def of(self, digests: Iterable[int]) -> set[int]:
         """Return those blocks that are probably boilerplate."""
-        return {key for key in digests if key & self.mask in self.slots}
+        slots, others, mask = self
+        return {key for key in digests if key & mask in slots and key >> _SHIFT & mask in others}
 
 
 class Forecast:
     """Estimates which blocks the files of a run share, before any of them is chunked.
 
     Without it nearly every document of a new library is chunked twice: when a block has become boilerplate, all documents
-    with it are chunked again. The counts are those of a hash table without keys, so the estimate may be too high, and what
-    it was used for is checked at the end of the run. Memory is 1.5 times the size of the files, 48 MB at most.
+    with it are chunked again. The counts are those of a count-min sketch (Cormode and Muthukrishnan 2005) with two rows, so
+    the estimate may be too high, and what it was used for is checked at the end of the run. Memory is 1.5 times the size of
+    the files, 48 MB at most.
     """
 
     def __init__(self, minimum: int, total_bytes: int, of_all: bool) -> None:
-        size = 1 << min(24, max(16, (total_bytes // 4).bit_length()))
+        size = 1 << min(23, max(16, (total_bytes // 8).bit_length()))
         self._minimum = min(minimum, 255)
         self._mask = size - 1
-        self._counts = bytearray(size)
-        self._last = array("H", bytes(array("H").itemsize * size))
+        self._rows = [(bytearray(size), array("H", bytes(2 * size))) for _ in range(2)]
+        """For each row, the count of each slot and the last file that was counted there."""
         self._of_all = of_all
         """True for a new library: blocks that are rare in these files are rare in all."""
         self.used: set[int] = set()
         """Blocks that were taken for boilerplate by the estimate."""
 
     def add(self, id: DocumentId, text: str) -> None:
-        """Count the blocks of a file, with comments; successive files with the same name and title count once."""
+        """Count the blocks of a file; successive files with the same name and title count once."""
         title = _TITLE_LINE.search(text, 0, _TITLE_WITHIN)
         key = f"{title[1] if title else ''}\0{id.path.rpartition('/')[2]}"
         origin = crc32(key.encode("utf-8", "surrogatepass")) & 0xFFFF
-        counts, last, mask = self._counts, self._last, self._mask
-        for block in text_blocks(text, body_offset(text), id.collection):
-            if block.digest:
-                slot = block.digest & mask
-                if last[slot] != origin and counts[slot] < 255:
+        first, mask = body_offset(text), self._mask
+        blocks = text_blocks(without_comments(text, first)[0], first, id.collection)
+        for shift, (counts, last) in zip((0, _SHIFT), self._rows, strict=True):
+            for block in blocks:
+                slot = block.digest >> shift & mask
+                if block.digest and last[slot] != origin and counts[slot] < 255:
                     last[slot] = origin
                     counts[slot] += 1
 
@@ -214,7 +220,7 @@ class Forecast:
         """Return the blocks without those that are rare, where that is certain; none needs to be looked up then."""
         if not self._of_all:
             return digests
-        counts, mask, least = self._counts, self._mask, self._minimum // 2
+        counts, mask, least = self._rows[0][0], self._mask, self._minimum // 2
         return {key for key in digests if counts[key & mask] >= least}
 
     def of(self, digests: Iterable[int]) -> set[int]:
@@ -226,10 +232,13 @@ class Forecast:
     @cached_property
     def estimate(self) -> Estimate:
         """Return what is probably boilerplate, once all files are counted."""
-        del self._last
         frequent = re.compile(b"[%b-\xff]" % re.escape(bytes([self._minimum])), re.DOTALL)
-        slots = frozenset(match.start() for match in frequent.finditer(self._counts))
-        return Estimate(slots, self._mask)
+        slots, others = (
+            frozenset(match.start() for match in frequent.finditer(counts))
+            for counts, _ in self._rows
+        )
+        self._rows = [(counts, array("H")) for counts, _ in self._rows]  # frees most of the memory
+        return Estimate(slots, others, self._mask)
 
 
 def body_offset(text: str) -> int:
