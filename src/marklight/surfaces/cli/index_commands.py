@@ -167,10 +167,11 @@ def ignored(file: str, folder: Path | None, as_json: bool, assignments: tuple[st
     """Show whether a file is left out of the index, and by which rule."""
     path = Path(file).absolute()
     if folder is None:
-        # The library of the file, which may be one below the current folder.
         parent = next(parent for parent in path.parents if parent.is_dir())
         outside = not path.is_relative_to(Path.cwd())
-        folder = parent if outside or is_recorded(locate(parent).folder) else None
+        # Where the current folder is no library, that of the file may be below it.
+        below = is_recorded(locate(parent).folder) and not is_recorded(locate(None).folder)
+        folder = parent if outside or below else None
     with open_own(folder, assignments) as library:
         reason = library.ignored(file)
     if reason == MISSING:
