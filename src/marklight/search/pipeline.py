@@ -106,7 +106,9 @@ class Pipeline:
     factors: Mapping[str, float] = field(default_factory=dict)
     """The user's factors on the weights of retrievers, by retriever."""
     min_candidates: int = 50
-    """Minimum number of candidates that each retriever fetches."""
+    """Minimum number of candidates that each retriever fetches. With 30, and as many in the pool of features, a search takes 13 %
+    less processor time, and nDCG@10 is .817, .981 and .885 instead of .816, .981 and .886 on Kubernetes, StackFAQ and FastAPI; but
+    weights and calibration were learned with 50."""
 
     def __call__(self, query: Query, tools: Tools, depth: int = 1) -> Ranking:
         """Search; `depth` multiplies the number of candidates. If a model server fails, keyword search alone answers."""
