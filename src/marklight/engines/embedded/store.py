@@ -7,7 +7,6 @@ they are complete. Outside the data directory a database is opened only if this 
 from __future__ import annotations
 
 import os
-import secrets
 import sqlite3
 import stat
 from collections import deque
@@ -324,8 +323,8 @@ def _make_folder(folder: Path, documents: Path | None) -> None:
 def _create_database(path: Path) -> str:
     """Create the database of an index, or replace it by an empty one, and return its id; the writer lock must be held."""
     folder = path.parent
-    draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}.new")
-    id = secrets.token_hex(16)
+    draft = path.with_name(f"{path.name}.{os.urandom(4).hex()}.new")
+    id = os.urandom(16).hex()
     try:
         for leftover in folder.glob(_DRAFTS):
             remove(leftover)

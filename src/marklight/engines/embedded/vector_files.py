@@ -11,7 +11,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-import secrets
 import stat
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -197,7 +196,7 @@ class VectorFile:
 
     def write(self, blocks: Iterable[Rows] = ()) -> None:
         """Write the file with these rows, all that the snapshot needs; an old one is replaced when it is complete."""
-        draft = self.path.with_suffix(f".{secrets.token_hex(4)}.new")
+        draft = self.path.with_suffix(f".{os.urandom(4).hex()}.new")
         try:
             remove_foreign(self.path.parent, stat.S_ISDIR)
             make_private_folder(self.path.parent)
@@ -373,7 +372,7 @@ def add(
     if not fresh:
         return None
     rows = encode_vectors(vectors.matrix[[position[digest] for digest in fresh]])
-    file, append_id = VectorFile.at(folder, library, info), secrets.token_hex(8)
+    file, append_id = VectorFile.at(folder, library, info), os.urandom(8).hex()
     if not info.row_count:
         file.write()
     file.append(rows, append_id)
@@ -525,7 +524,7 @@ def _compact(
     )
     session.run(
         "UPDATE models SET epoch = epoch + 1, file_rows = ?, last_append = ? WHERE row = ?",
-        [len(remaining), secrets.token_hex(8), info.model_row],
+        [len(remaining), os.urandom(8).hex(), info.model_row],
     )
     new_info = vector_file_info(session, model)
     assert new_info
