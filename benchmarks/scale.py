@@ -6,6 +6,7 @@ program), searches once, changes one file and searches again. A million empty fi
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import resource
@@ -17,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks._measure import save
+from benchmarks._measure import result_path, save
 from benchmarks.serving import PROGRAM
 
 WORDS = [
@@ -57,7 +58,7 @@ def huge_file(folder: Path, megabytes: int = 100) -> None:
         while file.tell() < megabytes * 1_000_000:
             file.write(
                 f"## {sentence(chance, 3)}\n\n"
-                + "\n\n".join(sentence(chance, 60) for _ in range(50))
+                + "\n\n".join(sentence(chance, 250) for _ in range(12))
                 + "\n\n"
             )
     (folder / "needle.md").write_text("# Needle\n\narmon belton\n")
@@ -117,14 +118,13 @@ def run(folder: Path, *arguments: str) -> dict[str, Any]:
     _, status, usage = os.wait4(process.pid, 0)
     lines = [line for line in output.splitlines() if line.strip()]
     assert "Traceback" not in output, output
+    shown = [line for line in lines if line.startswith(str(folder))]
     return {
         "seconds": round(time.perf_counter() - started, 2),
         "cpu_seconds": round(usage.ru_utime + usage.ru_stime, 2),
         "peak_mb": round(usage.ru_maxrss * 1024 / 1e6),
         "exit_code": os.waitstatus_to_exitcode(status),
-        "output": lines[-1 if arguments[0] == "index" else 0].replace(str(folder), "FOLDER")[:160]
-        if lines
-        else "",
+        "output": (shown or lines or [""])[0 if shown else -1].replace(str(folder), "FOLDER")[:160],
     }
 
 
@@ -150,7 +150,8 @@ def main() -> None:
     names = sys.argv[1:] or list(CASES)
     os.environ |= {"MARKLIGHT_MODEL_NAME": "fake", "MARKLIGHT_DAEMON": "off"}
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    figures: dict[str, Any] = {}
+    # Results of cases that are not named are kept.
+    figures = json.loads(result_path("scale").read_text()) if result_path("scale").exists() else {}
     for name in names:
         root = Path(tempfile.mkdtemp())
         os.environ["MARKLIGHT_DATA_DIR"] = str(root / "data")
@@ -159,10 +160,9 @@ def main() -> None:
         )
         try:
             figures[name] = measure(name, root)
-            print(name, figures[name], flush=True)
+            save("scale", figures)
         finally:
             subprocess.run(["rm", "-rf", str(root)], check=True)  # shutil recurses too deep
-    save("scale", figures)
 
 
 if __name__ == "__main__":

@@ -336,6 +336,7 @@ class Disk:
             self.folders.append(path)
         elif change.what == "u":
             self.names.pop(path, None)
+            self.folders = [folder for folder in self.folders if folder != path]
         elif change.what in "rl" and path in self.names:
             self.names[os.fsdecode(change.data)] = self.names[path]
             if change.what == "r":
@@ -380,6 +381,7 @@ def lose_power(
             for folder in (str(setting.data), *before.folders):
                 os.makedirs(folder, mode=0o700, exist_ok=True)
             for name, data in before.survivors(loss, random.Random(number)).items():
+                os.makedirs(os.path.dirname(name), mode=0o700, exist_ok=True)
                 Path(name).write_bytes(data)
                 os.chmod(name, 0o600)
             yield Case(command, "", number, loss), check(setting)
