@@ -7,6 +7,7 @@ import re
 import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ import numpy as np
 from benchmarks._diaries import laid_out
 from benchmarks._measure import SETS, set_path
 from benchmarks.diary import KINDS
-from benchmarks.everyday import folder_of, read_questions
+from benchmarks.everyday import OFF_TOPIC, Question, folder_of, is_useful, read_questions
 from marklight.eval.collection import Collection, open_collection, render
 from marklight.eval.dataset import Dataset, off_topic_queries, read_dataset, sample
 from marklight.library import Library
@@ -80,6 +81,8 @@ class Case:
     """How relevant their documents are."""
     kept: Vector
     """Not those of a page that holds the question word for word."""
+    useful: Vector
+    """Which rows contain the answer; none where only documents are judged."""
     query: Vector
     """Query features."""
     level: dict[str, float]
@@ -98,6 +101,13 @@ MANY_ANSWERS = ("vaswani",)
 """Sets whose questions have many right answers."""
 SECTIONS = ("sections-azure-devops", "sections-boolq", "sections-docker")
 """Queries about one section of a document. Those of the other sources, and questions about `keps`, are kept back."""
+MARKED = (
+    ("vault", "sections-azure-devops", "sections-docker"),
+    ("sections-fairytale", "sections-sql-docs", "sections-windows-itpro"),
+)
+"""Sets with several passages a document and known useful ones, in two halves: each is measured with weights learned from the other."""
+KEPT_BACK = "keps"
+"""A set like those, on which the choice of passages is measured only."""
 EVERYDAY = ("paraphrases", "single-words", "tldr", "vault", *SECTIONS)
 """Everyday questions."""
 DIARIES = ("diary", "journal", "minutes")
@@ -120,15 +130,24 @@ MODES = ("hybrid", "semantic", "keyword")
 ByMode = dict[str, Case]
 
 
+def passage_cases() -> dict[str, dict[str, list[Case]]]:
+    """The cases of the sets with known useful passages, by mode and set."""
+    return _by_mode({name: everyday_cases(name) for name in (*chain(*MARKED), KEPT_BACK)})
+
+
+def _by_mode(found: dict[str, list[ByMode]]) -> dict[str, dict[str, list[Case]]]:
+    return {
+        mode: {name: [one[mode] for one in each if mode in one] for name, each in found.items()}
+        for mode in MODES
+    }
+
+
 def all_cases() -> dict[str, dict[str, list[Case]]]:
     """The cases of every set that is learned from, by mode and set."""
     found = {name: cases(name) for name in (*SETS, *MANY_ANSWERS)}
     found |= {name: everyday_cases(name) for name in EVERYDAY}
     found |= {name: diary_cases(name) for name in DIARIES}
-    by_mode = {
-        mode: {name: [one[mode] for one in each if mode in one] for name, each in found.items()}
-        for mode in MODES
-    }
+    by_mode = _by_mode(found)
     # Keyword search finds one of eighty paraphrases.
     by_mode["keyword"] = {
         name: each for name, each in by_mode["keyword"].items() if name != "paraphrases"
@@ -141,15 +160,20 @@ def everyday_cases(name: str) -> list[ByMode]:
     found = []
     for place, questions in read_questions(name).items():
         dataset = Dataset(place, (), folder=folder_of(place).resolve())
-        requests = [(one.text, dict.fromkeys(one.answers, 1)) for one in questions]
         if name in NEAR_TO:
             others = [other for other in SETS if other not in NEAR_TO[name]]
-            requests += [(text, {}) for text in (*off_topic_queries(), *_queries_of(others))]
+            foreign = (*off_topic_queries(), *_queries_of(others))
+            questions = [*questions, *(Question(text, OFF_TOPIC, {}) for text in foreign)]
         with (
             open_collection(dataset, "hybrid") as collection,
             collection.library.engine.snapshot() as snapshot,
         ):
-            found += [_cases(collection, snapshot, *each, set()) for each in requests]
+            found += [
+                _cases(
+                    collection, snapshot, one.text, dict.fromkeys(one.answers, 1), set(), marks=one
+                )
+                for one in questions
+            ]
     return found
 
 
@@ -339,8 +363,12 @@ def _cases(
     answers: dict[str, int],
     sources: set[str],
     mode: Mode = Mode.HYBRID,
+    marks: Question | None = None,
 ) -> ByMode:
-    """Run the retrievers of a mode once, and return the case of that mode and of each of its retrievers alone."""
+    """Run the retrievers of a mode once, and return the case of that mode and of each of its retrievers alone.
+
+    `marks` has the strings by which useful passages are recognised.
+    """
     library = collection.library
     tools = Tools(snapshot, library.models.embedder)
     query = Query(text, mode=mode)
@@ -368,6 +396,9 @@ def _cases(
             documents=np.array([numbers[each] for each in ids]),
             grades=np.array([answers.get(each, 0) for each in ids]),
             kept=np.array([each not in sources - set(answers) for each in ids]),
+            useful=np.array(
+                [marks is not None and is_useful(chunk, marks) for chunk in pool.chunks]
+            ),
             query=np.array(query_features(pool, features, asked, tools)),
             level=_level(library, snapshot),
             ideal=tuple(answers.values()),

@@ -1,8 +1,8 @@
-"""Fit fusion weights by grid search over nDCG@10, and logistic regression by Newton's method."""
+"""Fit fusion weights by grid search, and logistic regression by Newton's method."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -57,16 +57,37 @@ class Ranking:
     def __len__(self) -> int:
         return len(self._best)
 
-    def ndcg(self, weights: Mapping[str, float]) -> Numbers:
-        """Return the nDCG@10 of each query; a document scores as its best passage."""
+    def ndcg(self, weights: Mapping[str, float]) -> float:
+        """Return the mean nDCG@10; a document scores as its best passage."""
         best = np.maximum.reduceat(self._rows @ vector(weights), self._firsts)
         scores = np.full(self._shape, -np.inf)
         scores[self._places] = np.where(self._kept, best, -np.inf)
         order = np.argsort(-scores, axis=1, kind="stable")[:, :10]
         found = np.isfinite(np.take_along_axis(scores, order, axis=1))
         gains = np.take_along_axis(self._grades, order, axis=1) * found
-        found_gain: Numbers = gains @ self._discount / self._best
-        return found_gain
+        return float((gains @ self._discount / self._best).mean())
+
+
+class Choices:
+    """The right documents of one set with a useful passage and another one among the candidates, to choose with many weights quickly."""
+
+    def __init__(self, cases: Sequence[Case]) -> None:
+        self._groups = [
+            (case.rows[rows], case.useful[rows])
+            for case in cases
+            for document in np.unique(case.documents[case.useful])
+            for rows in [np.flatnonzero(case.documents == document)]
+            if not case.useful[rows].all()
+        ]
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def share(self, weights: Mapping[str, float]) -> float:
+        """Return the share of documents whose best passage by these weights is useful."""
+        by = vector(weights)
+        right = [bool(useful[np.argmax(rows @ by)]) for rows, useful in self._groups]
+        return float(np.mean(right))
 
 
 def vector(weights: Mapping[str, float]) -> Vector:
@@ -74,21 +95,21 @@ def vector(weights: Mapping[str, float]) -> Vector:
 
 
 class Trial:
-    """Grid search: nDCG@10 of each combination of weights on every set."""
+    """Grid search: the measure of each set with each combination of weights."""
 
     def __init__(
         self,
         fixed: Mapping[str, float],
         axes: Mapping[str, Sequence[float]],
-        rankings: Mapping[str, Ranking],
+        measures: Mapping[str, Callable[[Mapping[str, float]], float]],
     ) -> None:
         self._names = tuple(axes)
         self._points = np.array(list(product(*axes.values())))
-        self._sets = tuple(rankings)
+        self._sets = tuple(measures)
         self._gains = np.array(
             [
-                [each.ndcg({**fixed, **self._named(point)}).mean() for point in self._points]
-                for each in rankings.values()
+                [measure({**fixed, **self._named(point)}) for point in self._points]
+                for measure in measures.values()
             ]
         )
 

@@ -22,10 +22,11 @@ from typing import Any
 from benchmarks._measure import corpus, result_path
 from benchmarks._sections import PREFIX, SOURCES, sections, sections_folder
 from benchmarks._vault_questions import VaultWithQuestions
-from marklight.answer import Answer, Hit
+from marklight.answer import Answer
 from marklight.eval.collection import open_collection
 from marklight.eval.dataset import Dataset, off_topic_queries
 from marklight.library import Library
+from marklight.model import Chunk
 from marklight.private_files import cache_folder
 
 QUESTIONS = Path(__file__).parent / "questions"
@@ -156,17 +157,17 @@ def outcome(question: Question, answer: Answer) -> Outcome:
     return Outcome(
         question,
         tuple(hit.chunk.path for hit in hits),
-        bool(hits) and is_useful(hits[0], question),
+        bool(hits) and is_useful(hits[0].chunk, question),
         hits[0].score if hits else 0.0,
     )
 
 
-def is_useful(hit: Hit, question: Question) -> bool:
+def is_useful(chunk: Chunk, question: Question) -> bool:
     """Return true for a passage of a right document that contains one of its strings, in text or headings."""
-    wanted = question.answers.get(hit.chunk.path)
+    wanted = question.answers.get(chunk.path)
     if wanted is None:
         return False
-    passage = plain("\n".join((*hit.chunk.headings, hit.chunk.text)))
+    passage = plain("\n".join((*chunk.headings, chunk.text)))
     return not wanted or any(plain(each) in passage for each in wanted)
 
 

@@ -17,10 +17,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks._cases import DIARIES, EVERYDAY, FEATURES, MANY_ANSWERS, SECTIONS, Case, all_cases
+from benchmarks._cases import (
+    DIARIES,
+    EVERYDAY,
+    FEATURES,
+    KEPT_BACK,
+    MANY_ANSWERS,
+    MARKED,
+    SECTIONS,
+    Case,
+    all_cases,
+    passage_cases,
+)
 from benchmarks._checking import Checked, answer_features, checked, figures, is_found, shown_rows
 from benchmarks._diagram import diagram
-from benchmarks._fitting import ANSWER_RIDGE, Ranking, Trial, logistic
+from benchmarks._fitting import ANSWER_RIDGE, Choices, Ranking, Trial, logistic
 from benchmarks._measure import ROOT, SETS, result_path, save
 from marklight import models
 from marklight.search.features import QueryFeatures
@@ -33,7 +44,7 @@ from marklight.search.probability import (
 )
 from marklight.search.unrelated import MEASURED, SIZE
 
-ANSWER = "answer"
+ANSWER, PASSAGE = "answer", "passage"
 QUERY_LENGTH = QueryFeatures._fields.index("query_length")
 TEMPERATURES = (0.1, 0.2, 0.4, 0.6, 0.9)
 LEGS: tuple[dict[str, float], ...] = ({"relative_bm25": 1.0}, {"cosine": 1.0})
@@ -43,6 +54,8 @@ AXES = {
     "path": (0.0, 0.5, 1.0, 1.5, 2.0),
 }
 """Grid of weights, relative to ten times the cosine or, for other models, its standard score."""
+LENGTHS = (0.0, 0.1, 0.2, 0.4, 0.6, 0.8, 1.2, 1.6, 2.4)
+"""Grid of weights of the length, by which passages of a document are compared."""
 MISJUDGED = ("cranfield",)
 """Sets left out of calibration. Cranfield's judges did not grade the paper that a query was written from: two of
 three first results above 0.7 are such papers."""
@@ -135,6 +148,32 @@ def learned(
     return replace(ranking, answer=answer, single_term_answer=word)
 
 
+def report_passages(
+    plan: Plan, mode: str, known: Cases, kept: FusionWeights
+) -> tuple[FusionWeights, dict[str, Any]]:
+    """Learn the weights by which a passage of a document is chosen; measure each half of the sets with those of the other half."""
+    choices = {name: Choices(each) for name, each in known.items()}
+    fixed = {**plan.fixed}
+    if "lexical" in kept.features:
+        fixed["coverage"] = kept.features["lexical"]
+    measures = {name: each.share for name, each in choices.items()}
+    trial = Trial(fixed, {"length": LENGTHS}, measures)
+    one, two = MARKED
+    of_both, of_one, of_two = ({**fixed, **trial.best(names)} for names in ((*one, *two), one, two))
+    held_out = dict.fromkeys(one, of_two) | dict.fromkeys(two, of_one) | {KEPT_BACK: of_both}
+    results: dict[str, Any] = {}
+    for name, each in choices.items():
+        results[name] = {
+            "documents": len(each),
+            "by sums": each.share(kept.features),
+            "useful": each.share(of_both),
+            "useful, held out": each.share(held_out[name]),
+            "weights, held out": held_out[name],
+        }
+        print(mode, name, results[name], flush=True)
+    return replace(kept, passage=of_both), results
+
+
 def unrelated_lines(known: Cases) -> dict[str, tuple[float, float]]:
     """Fit the medians of unrelated queries over the size of a library, one library each; intercept and slope by feature."""
     levels = {tuple(case.level.items()): case.level for each in known.values() for case in each}
@@ -207,7 +246,7 @@ def report(
 ) -> tuple[FusionWeights, dict[str, Any], dict[str, Checked]]:
     """Learn from all sets, and cross-validate: measure each set with what was learned from the others."""
     rankings = {name: Ranking(each) for name, each in known.items()}
-    trial = Trial(plan.fixed, plan.free, rankings)
+    trial = Trial(plan.fixed, plan.free, {name: each.ndcg for name, each in rankings.items()})
     weights = learned(plan, known, trial, kept)
     left_out, results = {}, {}
     for name in known:
@@ -215,13 +254,13 @@ def report(
         without = learned(plan, others, trial, kept)
         left_out[name] = checked(without, known[name])
         results[name] = {
-            "ndcg@10": float(rankings[name].ndcg(weights.features).mean()),
+            "ndcg@10": rankings[name].ndcg(weights.features),
             "left out": {
-                "ndcg@10": float(rankings[name].ndcg(without.features).mean()),
+                "ndcg@10": rankings[name].ndcg(without.features),
                 "weights": as_data(without),
                 **figures(left_out[name]),
             },
-            "better leg": float(max(rankings[name].ndcg(leg).mean() for leg in LEGS)),
+            "better leg": max(rankings[name].ndcg(leg) for leg in LEGS),
             **figures(checked(weights, known[name])),
         }
         print(mode, name, _line(results[name]), flush=True)
@@ -249,6 +288,7 @@ def as_data(weights: FusionWeights) -> dict[str, Any]:
         "answer": curve(weights.answer),
         "single_term_answer": curve(weights.single_term_answer),
         "relevance": curve(weights.relevance),
+        **({"passage": _rounded(weights.passage)} if weights.passage else {}),
         **({"unrelated": lines} if (lines := _lines(weights)) else {}),
     }
 
@@ -275,28 +315,32 @@ def kept_cases() -> Mapping[str, Cases]:
 def main() -> None:
     """Learn all modes, or those given as arguments; the first run embeds the sets, which takes minutes.
 
-    With `answer`, only the answer probability is learned; ranking and relevance stay as they are.
+    With `answer`, only the answer probability is learned; with `passage`, only the choice among passages of a document.
     """
     model = models.load().fingerprint
-    given = [name for name in sys.argv[1:] if name != ANSWER]
-    wanted = given or list(PLANS)
+    parts = {ANSWER, PASSAGE} & {*sys.argv[1:]}
+    wanted = [name for name in sys.argv[1:] if name not in parts] or list(PLANS)
     target = ROOT / "src" / "marklight" / "search" / "fusion_weights.json"
     file = result_path("learning")
-    data = json.loads(target.read_text())["modes"] if target.exists() else {}
-    results = json.loads(file.read_text()) if file.exists() else {}
-    queries = kept_cases()
+    made = json.loads(target.read_text())
+    data, results = made["modes"], json.loads(file.read_text())
+    queries = passage_cases() if parts == {PASSAGE} else kept_cases()
     for name in wanted:
         mode = name.removeprefix("any ")
-        known = queries[mode]
         key = model if name in ("hybrid", "semantic") else ANY_MODEL
-        before = parse_weights(data[mode][key]) if ANSWER in sys.argv[1:] else None
-        weights, results[name], left_out = report(PLANS[name], name, known, before)
-        data.setdefault(mode, {})[key] = as_data(weights)
-        if name == "hybrid":
-            shown = {each: left_out[each].shown for each in known}
-            (ROOT / "docs" / "reliability.svg").write_text(diagram(shown), "utf-8")
-    sets = [*SETS, *MANY_ANSWERS, *EVERYDAY, *DIARIES]
-    made = {"made_by": "python -m benchmarks.learning", "sets": sets, "modes": data}
+        weights = before = parse_weights(data[mode][key])
+        if parts != {PASSAGE}:
+            kept = before if ANSWER in parts else None
+            learnt, results[name], left_out = report(PLANS[name], name, queries[mode], kept)
+            weights = replace(learnt, passage=before.passage)
+            if name == "hybrid":
+                shown = {each: left_out[each].shown for each in queries[mode]}
+                (ROOT / "docs" / "reliability.svg").write_text(diagram(shown), "utf-8")
+        elif mode != "code":
+            weights, found = report_passages(PLANS[name], name, queries[mode], weights)
+            results.setdefault(PASSAGE, {})[name] = found
+        data[mode][key] = as_data(weights)
+    made["sets"] = [*SETS, *MANY_ANSWERS, *EVERYDAY, *DIARIES]
     target.write_text(json.dumps(made, indent=1) + "\n", "utf-8")
     save("learning", results)
 

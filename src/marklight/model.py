@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 Declared = TypeVar("Declared")
 
-ENOUGH_PROSE = 200
-"""Characters above which more text makes no difference to ranking. Hand-set; not measured."""
+ENOUGH_PROSE = 700
+"""Characters above which more text makes no difference to ranking. Of 808 queries about sections and notes, the share whose passage
+is useful, given the right document, is .694 with 200, .707 with 400, .717 with 700 and .711 with 1,500, each set held out."""
 _LINK_TARGET = lazy_pattern(r"\]\([^()\s]{0,2000}\)")
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from marklight.answer import Hit, Hits, best_first
 from marklight.ports import Tools
 from marklight.query import Query
-from marklight.search.duplicates import PerDocument, Prose
+from marklight.search.duplicates import BestPassage, PerDocument
 from tests.making import chunk, no_snapshot
 
 TOOLS = Tools(no_snapshot())
@@ -80,48 +80,32 @@ def test_the_limit_keeps_the_order_and_the_best_of_each_document(
         assert found[kept[0]].more == len(own) - len(kept)
 
 
-LONG, SHORT = "The plumber charged ninety euros. " * 8, "Last reviewed in May."
-LINKS = "- [Summary](#summary)\n- [Motivation](#motivation)\n" * 20
-
-
-def with_prose(**scores: float) -> dict[str, float]:
-    """Passages by name, in the document of their first letter: `a_short` or `a_links`, else with a long text."""
-    texts = {"short": SHORT, "links": LINKS}
+def chosen(**passages: tuple[float, float]) -> dict[str, float]:
+    """Passages by name, in the document of their first letter, each with its score and its sum of features; return their scores."""
     hits = [
-        Hit(chunk(name, texts.get(name[2:], LONG), f"{name[0]}.md"), score)
-        for name, score in scores.items()
+        Hit(chunk(name, name, f"{name[0]}.md"), score, passage_sum=own)
+        for name, (score, own) in passages.items()
     ]
-    return {hit.chunk.id: hit.score for hit in Prose()(QUERY, best_first(hits), TOOLS)}
+    return {hit.chunk.id: hit.score for hit in BestPassage()(QUERY, best_first(hits), TOOLS)}
 
 
-def test_a_passage_with_text_takes_the_score_of_one_with_hardly_any() -> None:
-    assert with_prose(a_short=0.9, a_long=0.4) == {"a_long": 0.9, "a_short": 0.4}
-    # The text of a link is text.
-    assert with_prose(a_links=0.9, a_long=0.4) == {"a_links": 0.9, "a_long": 0.4}
-    # Unless it is far less likely, or about something else than the query.
-    assert with_prose(a_short=0.9, a_long=0.001) == {"a_short": 0.9, "a_long": 0.001}
-    assert with_prose(a_long=0.9, a_other=0.4) == {"a_long": 0.9, "a_other": 0.4}
-
-
-def test_the_highest_score_stays_with_a_passage_that_has_more_of_the_query() -> None:
-    short, long = chunk("short", SHORT, "a.md"), chunk("long", LONG, "a.md")
-    for covered, first in ((0.4, "short"), (0.5, "long")):
-        hits = (Hit(short, 0.9, coverage=0.5), Hit(long, 0.4, coverage=covered))
-        assert Prose()(QUERY, hits, TOOLS)[0].chunk.id == first
+def test_the_best_passage_of_a_document_takes_its_highest_score() -> None:
+    assert chosen(a1=(0.9, 8.0), a2=(0.4, 9.0), b1=(0.5, 1.0)) == {"a2": 0.9, "b1": 0.5, "a1": 0.4}
+    assert chosen(a1=(0.9, 9.0), a2=(0.4, 8.0)) == {"a1": 0.9, "a2": 0.4}
+    # Of equal sums the score decides.
+    assert chosen(a1=(0.9, 9.0), a2=(0.4, 9.0)) == {"a1": 0.9, "a2": 0.4}
 
 
 @given(
-    scores=st.dictionaries(
-        st.sampled_from(["a_short", "a_long", "a_links", "b_short", "b_long", "c_short"]),
-        st.floats(0, 1),
+    st.dictionaries(
+        st.sampled_from(["a1", "a2", "a3", "b1", "b2", "c1"]),
+        st.tuples(st.floats(0, 1), st.floats(0, 20)),
         min_size=1,
     )
 )
-def test_documents_keep_their_ranks_and_scores(scores: dict[str, float]) -> None:
-    found = with_prose(**scores)
+def test_documents_keep_their_ranks_and_scores(passages: dict[str, tuple[float, float]]) -> None:
+    found = chosen(**passages)
     for document in "abc":
-        own = [
-            sorted(each for name, each in of.items() if name[0] == document)
-            for of in (scores, found)
-        ]
-        assert own[0] == own[1]
+        before = [score for name, (score, _) in passages.items() if name[0] == document]
+        after = [score for name, score in found.items() if name[0] == document]
+        assert sorted(before) == sorted(after)

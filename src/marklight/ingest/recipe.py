@@ -33,7 +33,7 @@ OFF = ("", "none")
 PARSER_VERSIONS = {"markdown": 7, "plain": 2}
 """All parsers. Raise the version when a parser's output changes: documents are then parsed again."""
 
-CHUNKER_VERSION = "chunker 6"
+CHUNKER_VERSION = "chunker 7"
 """Raise the number when the chunker's output changes: documents are then chunked again."""
 
 

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, cached_property, lru_cache, partial
 from itertools import chain
-from math import inf, log, nextafter
+from math import inf, nextafter
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from marklight.answer import Hit, Hits, best_first, verdict
 from marklight.lazy import dataclass
-from marklight.model import ENOUGH_PROSE, Chunk, DocumentId
+from marklight.model import Chunk, DocumentId
 from marklight.ports import Embedder, Tools
 from marklight.query import Query
 from marklight.settings import ABOVE_ZERO, Within
@@ -387,20 +387,14 @@ VISIBLE_HITS = 5
 """Hits that are seen with the default limit: with more, a replaced passage would often not be shown."""
 RARE_SHARE = 0.1
 """Share of the hits that contain a rare term, at most: that a common one is missing says little. Hand-set; not measured."""
-TEXT_WEIGHT = 8.0
-"""By how much the log-odds of a passage without text are lowered. Queries whose first passage is useful: 47 of 86 about generated notes
-with 5.5, 51 with 8, 26 with 0; 543, 544 and 542 of 837 about sections. Chosen on these sets."""
-MIN_ODDS = 1e-9
-"""Keeps the logarithm of a score of 0 or 1 finite."""
 
 
 @dataclass(frozen=True, slots=True)
-class Prose:
-    """Give the higher scores of a document to its passages with more text, whose own words were compared with the query.
+class BestPassage:
+    """Give the scores of a document to its passages in the order of features of their own: cosine, term coverage and length.
 
-    The embedding of a passage begins with title and headings. Of a passage with hardly any other text, such as a line at the end
-    of a note, it is the embedding of the title, and nearer to a query about the note than the passage that answers it.
-    The highest score never moves to a passage with less of the query's terms. The text of links counts, their targets do not.
+    Which document is best and which of its passages has the answer are two questions. Title and headings are embedded with every
+    passage, and BM25 favours short ones: of a passage with hardly any text they are all that is compared with the query.
     Documents keep their ranks: only passages of one document exchange scores.
     """
 
@@ -410,31 +404,16 @@ class Prose:
             groups.setdefault(hit.chunk.document, []).append(hit)
         changed: dict[str, Hit] = {}
         for group in groups.values():
-            if len({hit.chunk.prose_length for hit in group}) > 1:
-                for hit, score in zip(
-                    _by_text(group), [member.score for member in group], strict=True
-                ):
-                    if hit.score != score:
-                        changed[hit.chunk.id] = hit.rescored(
-                            score, "prose", "score_of_the_document", score_of_the_document=score
-                        )
+            scores = [hit.score for hit in group]
+            group.sort(key=lambda hit: -hit.passage_sum)
+            for hit, score in zip(group, scores, strict=True):
+                if hit.score != score:
+                    changed[hit.chunk.id] = hit.rescored(
+                        score, "best_passage", "score_of_the_document", score_of_the_document=score
+                    )
         if not changed:
             return hits
         return best_first(changed.get(hit.chunk.id, hit) for hit in hits)
-
-
-def _by_text(group: list[Hit]) -> list[Hit]:
-    """Return the passages of a document by score and length of text, the best one first."""
-    ordered = sorted(group, key=_preference)
-    needed = group[0].coverage
-    first = next(hit for hit in ordered if hit.coverage >= needed)
-    return [first, *(hit for hit in ordered if hit is not first)]
-
-
-def _preference(hit: Hit) -> tuple[float, str]:
-    relevance = hit.score / (hit.answer_probability or 1.0)
-    log_odds = log(max(relevance, MIN_ODDS) / max(1 - relevance, MIN_ODDS))
-    return -(log_odds + TEXT_WEIGHT * hit.chunk.prose_length / ENOUGH_PROSE), hit.chunk.id
 
 
 @dataclass(frozen=True, slots=True)

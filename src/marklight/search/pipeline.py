@@ -16,11 +16,11 @@ from marklight.search.boosts import Community, CurrentCollection, ExactName, Exa
 from marklight.search.context import Context, Linked, Parents
 from marklight.search.duplicates import (
     VISIBLE_HITS,
+    BestPassage,
     Diversity,
     ExactDuplicates,
     NearDuplicates,
     PerDocument,
-    Prose,
     SemanticDuplicates,
 )
 from marklight.search.fuse import Calibrate, Learned, Reciprocal, Rerank, ScoreAware, WeightedSum
@@ -47,7 +47,7 @@ REWRITE: tuple[type[Rewrite], ...] = (Operators, Spelling, Expand)
 RETRIEVE: tuple[type[Retrieve], ...] = (Semantic, Keyword, Code)
 FUSE: tuple[type[Fuse], ...] = (WeightedSum, Reciprocal, ScoreAware, Learned)
 REFINE: tuple[type[Refine], ...] = (
-    *(ExistingFiles, Calibrate, Prose),
+    *(ExistingFiles, Calibrate, BestPassage),
     *(CurrentCollection, Recency, Community, ExactTitle, ExactName, Confidence),
     *(ExactDuplicates, NearDuplicates, SemanticDuplicates, Diversity, PerDocument),
     *(Rerank, Linked, Parents, Context),

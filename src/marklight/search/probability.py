@@ -142,6 +142,8 @@ class FusionWeights:
     """Answer probability of a query of one term: cosines are lower, and the term either occurs or not."""
     relevance: LogisticCurve
     """Probability that a passage is relevant if there is an answer, over `log_share`, `gap` and query features."""
+    passage: Mapping[str, float] = field(default_factory=dict)
+    """Weights of the features by which passages of one document are compared; none: by their sums."""
     unrelated: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """Intercept and slope, over the size of a library, of the features of unrelated queries."""
 
@@ -149,12 +151,11 @@ class FusionWeights:
         self, features: PassageFeatures, factors: Mapping[str, float] = NO_FACTORS
     ) -> list[float]:
         """Return the weighted sum of the features of each passage, with factors on the weights of retrievers."""
-        sums = [0.0] * len(features.cosine)
-        for name, weight in self.features.items():
-            weight *= factors.get(RETRIEVER_OF.get(name, ""), 1.0)
-            column: Column = getattr(features, name)
-            sums = [total + weight * value for total, value in zip(sums, column, strict=True)]
-        return sums
+        return _weighted_sums(self.features, features, factors)
+
+    def passage_sums(self, features: PassageFeatures) -> list[float]:
+        """Return the weighted sum of the features by which passages of one document are compared."""
+        return _weighted_sums(self.passage or self.features, features, NO_FACTORS)
 
     def answer_curve(self, query: QueryFeatures) -> LogisticCurve:
         """Return the curve of the answer probability for a query of this length."""
@@ -193,6 +194,17 @@ class FusionWeights:
         return Probabilities(answer, known, pool, curve, relevance)
 
 
+def _weighted_sums(
+    weights: Mapping[str, float], features: PassageFeatures, factors: Mapping[str, float]
+) -> list[float]:
+    sums = [0.0] * len(features.cosine)
+    for name, weight in weights.items():
+        weight *= factors.get(RETRIEVER_OF.get(name, ""), 1.0)
+        column: Column = getattr(features, name)
+        sums = [total + weight * value for total, value in zip(sums, column, strict=True)]
+    return sums
+
+
 def weights_for(mode: str, model: str) -> FusionWeights | None:
     """Return the weights for a mode and a model's fingerprint, else for any model; None if the mode has none."""
     by_model = all_weights().get(mode, {})
@@ -221,7 +233,13 @@ def parse_weights(values: Mapping[str, Any]) -> FusionWeights:
         for name in ("answer", "single_term_answer", "relevance")
     }
     unrelated = {name: (line[0], line[1]) for name, line in values.get("unrelated", {}).items()}
-    return FusionWeights(values["features"], values["temperature"], **curves, unrelated=unrelated)
+    return FusionWeights(
+        values["features"],
+        values["temperature"],
+        **curves,
+        passage=values.get("passage", {}),
+        unrelated=unrelated,
+    )
 
 
 NON_LATIN = "The model and its scores were calibrated in English; for other scripts, rely on matching words more than on scores"
@@ -259,6 +277,7 @@ class ScoredPool:
             self.probabilities.answer,
         )
         coverage, exact = self.features.coverage, self.features.exact_phrase
+        passage_sums = self.weights.passage_sums(self.features)
         hits = []
         for row in _best_rows(self.pool, scores):
             before = ranking.get(chunks[row].id)
@@ -275,6 +294,7 @@ class ScoredPool:
                     answer,
                     before.rank_sum if before else None,
                     max(coverage[row], exact[row]),
+                    passage_sums[row],
                 )
             )
         return tuple(hits)
