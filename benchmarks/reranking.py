@@ -211,7 +211,7 @@ def measure(checkpoint: Path, names: Sequence[str]) -> None:
                         for weight in WEIGHTS
                     ]
                     firsts = [hits[one.index(max(one))] for one in sums]
-                    useful.append([everyday.is_useful(hit, question) for hit in firsts])
+                    useful.append([everyday.is_useful(hit.chunk, question) for hit in firsts])
         shares = (f"{fmean(column):.3f}" for column in zip(*useful, strict=True))
         print(name, len(useful), *shares, flush=True)
 

@@ -64,7 +64,8 @@ def test_keywords_count_less_where_the_twentieth_document_scores_nearly_as_high(
             def first(*scores: float, cosine: float = 0.7) -> float:
                 bm25 = listed(tools, **dict(zip(names, scores, strict=False)))
                 lists = {"semantic": listed(tools, u=0.9, a=cosine), "keyword": bm25}
-                return features_by_id(lists, Query("rollback"), tools)[bm25[0].chunk_id].lexical
+                features = features_by_id(lists, Query("rollback"), tools)
+                return float(features[bm25[0].chunk_id].lexical)
 
             # The lead is 1 - 9 / 10, a fifth of the half from which keywords count in full.
             assert first(10, *[9] * 19) == pytest.approx((0.1 / 0.5) ** 2)
