@@ -89,7 +89,7 @@ def made(folder: Path, index: Path, vectors: Matrix) -> None:
     with marklight.open(folder, {"engine": f"file:{index}"}) as library:
         model = library.models.embedder
         assert model
-        vars(library)["embedder"] = Borrowed(model, vectors)
+        vars(library.models)["embedder"] = Borrowed(model, vectors)
         library.index()
 
 
