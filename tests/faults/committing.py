@@ -114,7 +114,9 @@ def answers(
         }
         for word in words
     ]
-    nearest = snapshot.vectors.search(vector("q") if query is None else query, model, Filters(), 20)
+    nearest = snapshot.vectors.search(
+        vector("q") if query is None else query, model, Filters(), 999
+    )
     return (
         snapshot.generation,
         snapshot.status.counts(model),
