@@ -92,7 +92,8 @@ def all_files(pattern: str, harm: Callable[[Path], None]) -> Callable[[Path], No
 
 
 DERIVED: dict[str, Callable[[Path], object]] = {
-    "no lexical index": lambda folder: shutil.rmtree(folder / "lexical"),
+    # A thread of tantivy may still create its lock there, so that the folder could not be deleted.
+    "no lexical index": lambda folder: (folder / "lexical").rename(folder.with_name("moved")),
     "no list of segments": all_files("lexical/*/meta.json", Path.unlink),
     "an empty list of segments": all_files("lexical/*/meta.json", empty),
     "half a list of segments": all_files("lexical/*/meta.json", halve),
