@@ -56,7 +56,7 @@ def _commands(group: click.Group, name: str) -> list[str]:
     counts = Counter(_option(one, param) for one, _ in commands for param in _options(one))
     shared = [row for row, count in counts.items() if count >= SHARED_BY]
     found = [
-        "After this page you know every command, option and setting. `--help` after a command says more. These options belong to several commands:",
+        "`--help` after a command prints more. These options belong to several commands:",
         "\n".join(shared),
     ]
     for command, full in commands:
