@@ -54,8 +54,9 @@ AXES = {
     "path": (0.0, 0.5, 1.0, 1.5, 2.0),
 }
 """Grid of weights, relative to ten times the cosine or, for other models, its standard score."""
+COVERAGES = (0.0, 0.8, 1.6, 2.4, 3.6)
 LENGTHS = (0.0, 0.1, 0.2, 0.4, 0.6, 0.8, 1.2, 1.6, 2.4)
-"""Grid of weights of the length, by which passages of a document are compared."""
+"""Grids of the weights of term coverage and length, by which passages of a document are compared."""
 MISJUDGED = ("cranfield",)
 """Sets left out of calibration. Cranfield's judges did not grade the paper that a query was written from: two of
 three first results above 0.7 are such papers."""
@@ -153,11 +154,12 @@ def report_passages(
 ) -> tuple[FusionWeights, dict[str, Any]]:
     """Learn the weights by which a passage of a document is chosen; measure each half of the sets with those of the other half."""
     choices = {name: Choices(each) for name, each in known.items()}
-    fixed = {**plan.fixed}
+    fixed = plan.fixed
+    grid: dict[str, tuple[float, ...]] = {"length": LENGTHS}
     if "lexical" in kept.features:
-        fixed["coverage"] = kept.features["lexical"]
+        grid["coverage"] = COVERAGES
     measures = {name: each.share for name, each in choices.items()}
-    trial = Trial(fixed, {"length": LENGTHS}, measures)
+    trial = Trial(fixed, grid, measures)
     one, two = MARKED
     of_both, of_one, of_two = ({**fixed, **trial.best(names)} for names in ((*one, *two), one, two))
     held_out = dict.fromkeys(one, of_two) | dict.fromkeys(two, of_one) | {KEPT_BACK: of_both}

@@ -51,31 +51,6 @@ def test_features_combine_scores_of_the_lists_with_term_coverage(
     assert (one.lexical, two.lexical, three.lexical) == (0.5, 0.25, 0.0)
 
 
-def test_keywords_count_less_where_the_twentieth_document_scores_nearly_as_high(
-    tmp_path: Path,
-) -> None:
-    names = "abcdefghijklmnopqrstu"
-    pages = {f"{name}.md": f"# Page {name}\n\nThe rollback of {name}.\n" for name in names}
-    with library(write(tmp_path, pages)) as lib:
-        lib.index()
-        with lib.engine.snapshot() as snapshot:
-            tools = Tools(snapshot, FakeEmbedder())
-
-            def first(*scores: float, cosine: float = 0.7) -> float:
-                bm25 = listed(tools, **dict(zip(names, scores, strict=False)))
-                lists = {"semantic": listed(tools, u=0.9, a=cosine), "keyword": bm25}
-                features = features_by_id(lists, Query("rollback"), tools)
-                return float(features[bm25[0].chunk_id].lexical)
-
-            # The lead is 1 - 9 / 10, a fifth of the half from which keywords count in full.
-            assert first(10, *[9] * 19) == pytest.approx((0.1 / 0.5) ** 2)
-            assert first(10, *[9] * 18, 5) == 1
-            assert first(10, *[9] * 18) == 1, "nineteen documents have the term"
-            # The cosine of the first is lower than the highest by one and a half times the difference that is near.
-            assert first(10, *[9] * 19, cosine=0.825) == pytest.approx(0.5)
-            assert first(10, *[9] * 19, cosine=0.86) == 1
-
-
 def test_the_title_of_a_document_without_text_counts_once(tmp_path: Path) -> None:
     pages = {"a.md": "# Rollback\n", "b.md": "# Rollback\n\nstop\n"}
     with library(write(tmp_path, pages)) as lib:

@@ -9,7 +9,7 @@ from math import fsum, log
 from typing import NamedTuple
 
 from marklight.lazy import lazy_pattern
-from marklight.model import Chunk, DocumentId
+from marklight.model import Chunk
 from marklight.ports import FULL_COVERAGE, Pool, TermCoverage, Tools
 from marklight.query import Query
 from marklight.text.analyzer import (
@@ -29,10 +29,6 @@ POOL_SIZE = 50
 requested number of results. Mean nDCG@10 of eleven sets: .711 with 20, .714 with 30 and 50, .713 with 100."""
 MIN_SCALE = 1e-6
 """Avoids a division by zero where no candidate has a query term, or all cosines are equal."""
-COMPARED_DOCUMENTS, FULL_LEAD, NEAR_FIRST = 20, 0.5, 0.05
-"""Documents over which the lead of the first one in keyword search is measured; the lead from which keywords count in full; the
-difference to the highest cosine up to which they do so anyway, decreasing to twice as much. CoSQA gains .010 of nDCG@10, and none
-of eleven other sets loses more than .0014. Without the cosine, CoSQA gains .019 and Vaswani, which has many relevant documents, loses .016."""
 TENTH, NEAR_COSINE = 9, 0.75
 """Index of the tenth passage, and the cosine above which it is near. With the fifth or twentieth and .7 or .8, the mean calibration
 error of left-out sets is .052 to .057, and that of Vaswani, if learned from, .17 to .26."""
@@ -63,8 +59,7 @@ class PassageFeatures(NamedTuple):
     relative_bm25: Column
     """BM25 divided by the best BM25; that of the last one where keyword search did not return the passage."""
     lexical: Column
-    """Relative BM25 × term coverage × keyword trust: terms count less the more of the query is missing, and where
-    many documents have as much of it."""
+    """Relative BM25 × term coverage: terms count less the more of the query is missing."""
     coverage: Column
     """Term coverage: idf-weighted share of the query terms that the passage contains."""
     exact_phrase: Column
@@ -170,38 +165,17 @@ def passage_features(pool: Pool, query: Query, tools: Tools) -> PassageFeatures:
         cosines[row] = farthest + (nearest - farthest) * coverage[row]
     mean, deviation = _standard_scale(pool, cosines)
     cosine = [cosines.get(row, farthest) for row in rows]
-    trust = keyword_trust(pool, bm25, cosine)
     return PassageFeatures(
         cosine=[10 * one for one in cosine],
         standard_cosine=[(one - mean) / deviation for one in cosine],
         relative_bm25=relative_bm25,
-        lexical=[trust * one * share for one, share in zip(relative_bm25, coverage, strict=True)],
+        lexical=[one * share for one, share in zip(relative_bm25, coverage, strict=True)],
         coverage=coverage,
         exact_phrase=[float(id in phrases) for id in ids],
         title=title,
         path=[paths[chunk.document.path] for chunk in pool.chunks],
         length=[log(1 + chunk.prose_length) for chunk in pool.chunks],
     )
-
-
-def keyword_trust(pool: Pool, bm25: Mapping[int, float], cosines: Column) -> float:
-    """Return how far the order by BM25 can be trusted, 0 to 1.
-
-    Where a twentieth document scores nearly as high as the first, the terms of the query are common to all of them, and their
-    order is mostly chance (query performance prediction by the spread of scores: Shtok et al., 2012). It is trusted all the
-    same if the first passage is also near in meaning.
-    """
-    first = next(iter(bm25), None)
-    if first is None:
-        return 1.0
-    nearness = 2 - (max(cosines) - cosines[first]) / NEAR_FIRST
-    documents = set[DocumentId]()
-    for row, score in bm25.items():
-        documents.add(pool.chunks[row].document)
-        if len(documents) == COMPARED_DOCUMENTS:
-            lead = 1 - score / max(bm25[first], MIN_SCALE)
-            return min(1.0, max((lead / FULL_LEAD) ** 2, nearness))
-    return 1.0
 
 
 def _standard_scale(pool: Pool, cosines: Mapping[int, float]) -> tuple[float, float]:
