@@ -44,7 +44,7 @@ class Collection(NamedTuple):
 
 
 class Tool(NamedTuple):
-    """What every tool can do with a collection and the folder of its index."""
+    """Functions of a tool, each for a collection and the folder of its index."""
 
     build: Callable[[Collection, Path], None]
     load: Callable[[Collection, Path], Search]

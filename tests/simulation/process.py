@@ -286,7 +286,7 @@ class Process:
     def __init__(self, number: int, seed: str, clock: Clock, folder: Path, index: Path) -> None:
         self.number, self.operation, self.faulty = number, "", False
         self.started: Any = None
-        """What the scheduler notes when an operation starts."""
+        """Record the start of an operation."""
         self._pipe, child = Pipe()
         self.id = os.fork()
         if not self.id:

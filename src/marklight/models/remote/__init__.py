@@ -194,7 +194,7 @@ class Failure(Struct, frozen=True):
 
 
 class _Stored(Struct):
-    """What is known about a server; stored for the next process."""
+    """State of a server, stored for the next process."""
 
     info: ModelInfo | None = None
     failure: Failure | None = None
