@@ -194,6 +194,13 @@ def test_filters_of_caller_and_query_are_combined() -> None:
         parse("pods collection:docs", replace(given, collections=("x",)))
 
 
+@pytest.mark.parametrize("negated", ["-tag:release", "-path:a.md", "-status:draft"])
+def test_a_filter_that_is_negated_is_ignored_with_a_notice(negated: str) -> None:
+    left, filters, notices = parse(f"x {negated}")
+    assert (left, filters) == ("x", Filters())
+    assert notices == [f"A dash excludes words, not filters: {negated} is ignored"]
+
+
 def test_one_notice_lists_the_excluded_words() -> None:
     assert parse("pods -draft")[2] == [
         'Passages with "draft" are left out (-draft). Remove the dash to search for it'

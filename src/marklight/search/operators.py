@@ -25,7 +25,7 @@ _QUOTED = r'(?:"[^"“”\n]{1,300}"|“[^"“”\n]{1,300}”)'
 _OPERATOR = lazy_pattern(
     rf"(?<!\S)(?:(?P<phrase>{_QUOTED})|-(?P<without>{_QUOTED}|[^\W\d_][\w'’-]*)"
     rf"|#(?P<tag>(?!\d+(?![\w/-]))\w[\w/-]{{0,200}})"
-    rf"|(?P<key>[^\W\d_][\w.-]*):(?P<value>{_QUOTED}|[^\s\"“”]+))(?=[,.;:!?)]*(?:\s|$))"
+    rf"|(?P<dash>-?)(?P<key>[^\W\d_][\w.-]*):(?P<value>{_QUOTED}|[^\s\"“”]+))(?=[,.;:!?)]*(?:\s|$))"
 )
 """Pattern of a possible filter: surrounded by white space, with at most punctuation after it."""
 _QUOTES = '"“”'
@@ -75,7 +75,7 @@ class Operators:
         else:
             for phrase in parsed.absent:
                 parsed.add("phrases", phrase)
-        if parsed.filters == Filters():
+        if parsed.filters == Filters() and not parsed.has_negated:
             return query
         if parsed.filters.without and tools.snapshot.documents.find_by_title(
             query.text, query.filters, 1
@@ -110,6 +110,8 @@ class _Parsed:
     values: list[str] = field(default_factory=list)
     """Values of filters, which are searched for if the query has no other words."""
     is_scoped: bool = False
+    has_negated: bool = False
+    """True if a filter was written with a dash."""
     absent: list[str] = field(default_factory=list)
     """Phrases that do not occur in the library."""
 
@@ -123,7 +125,14 @@ class _Parsed:
             is_last = self.unfinished and word.end() == len(self.unfinished)
             return " " if self._add_tag(tag.rstrip("/-"), silent=bool(is_last)) else word[0]
         key, value = word["key"].lower(), word["value"].rstrip(",;").strip(_QUOTES).strip()
-        return " " if self._add_pair(key, value) else word[0]
+        before = self.filters, [*self.values], self.is_scoped
+        if not self._add_pair(key, value):
+            return word[0]
+        if word["dash"]:
+            self.filters, self.values, self.is_scoped = before
+            self.has_negated = True
+            self.tools.notify(f"A dash excludes words, not filters: {word[0]} is ignored")
+        return " "
 
     def _add_phrase(self, phrase: str) -> str:
         if not has_words(phrase):
