@@ -78,12 +78,12 @@ def _first(tool: Tool, collection: Collection, place: Path, given: Any) -> dict[
 
 def _search(tool: Tool, collection: Collection, place: Path, given: Any) -> dict[str, Any]:
     search = tool.load(collection, place)
-    rankings = [list(dict.fromkeys(search(text, DEPTH))) for text in given["queries"]]
     times = []
-    for text in given["queries"][: given["timed"]]:
+    for text in given["timed"]:  # each is new: Marklight keeps the vectors of queries
         began = time.perf_counter()
         search(text, 5)
         times.append((time.perf_counter() - began) * 1e3)
+    rankings = [list(dict.fromkeys(search(text, DEPTH))) for text in given["queries"]]
     return {"query_ms": times[WARM:], "rankings": rankings}
 
 

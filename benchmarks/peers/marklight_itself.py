@@ -13,7 +13,8 @@ def opened(collection: Collection, place: Path) -> marklight.Library:
 
 
 def build(collection: Collection, place: Path) -> None:
-    opened(collection, place).index()
+    with opened(collection, place) as library:
+        library.index()
 
 
 def load(collection: Collection, place: Path) -> Search:
