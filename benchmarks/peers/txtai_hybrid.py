@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,9 @@ def build(collection: Collection, place: Path) -> None:
     embeddings.save(str(place))
 
 
+@cache
 def loaded(place: Path) -> Any:
+    """Load the index once: a second one would find its database locked."""
     embeddings = Embeddings()
     embeddings.load(str(place))
     return embeddings
