@@ -139,5 +139,5 @@ def type_name(kind: Any) -> str:
     if origin is tuple:
         return "a list of texts"
     if origin is not None:
-        return "a table"
+        return f"a table in which every value is {type_name(typing.get_args(kind)[1])}"
     return {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}[kind]
