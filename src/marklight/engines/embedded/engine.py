@@ -144,7 +144,12 @@ class EmbeddedEngine:
     def snapshot(self) -> Iterator[EmbeddedSnapshot]:
         self._forget_if_replaced()
         with self._parts.store.snapshot() as session:
-            yield EmbeddedSnapshot(self._parts, session)
+            snapshot = EmbeddedSnapshot(self._parts, session)
+            try:
+                yield snapshot
+            finally:
+                # Its readers refer to it: the lexical index would stay open until Python looks for such cycles.
+                snapshot.__dict__.clear()
 
     @contextmanager
     def writing(self, wait_seconds: float) -> Iterator[None]:

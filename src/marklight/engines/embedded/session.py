@@ -133,6 +133,8 @@ class SqliteSession:
         self.connection = connection
         self.file: tuple[int, int] | None = None
         """Device and inode of the opened file, where the file at the path can change."""
+        self.snapshots = 0
+        """Snapshots that have ended."""
         self.key = b""
         """Key of the checksums: the random id of the index."""
         self._lock = ConnectionLock(path)

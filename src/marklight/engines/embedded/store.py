@@ -38,6 +38,8 @@ from marklight.text.analyzer import vocabulary_fingerprint
 
 BUSY_SECONDS = 10.0
 """Time limit of a statement that waits for another process's lock on the database."""
+_MAX_SNAPSHOTS = 1_000
+"""Snapshots of one connection, which keeps some hundred bytes for every passage that was read with it (`blobopen`)."""
 _MAX_IDLE = 4
 """Connections that stay open for the next snapshots: as many as usually read at once."""
 _CACHE_SETTING = "cache_size = -16000"
@@ -174,6 +176,8 @@ class Store:
         with self._guard:
             # An immutable connection would not see what is written as soon as the disk has space again.
             reusable = self._parameters != _IMMUTABLE and session.file == self._file
+            session.snapshots += 1
+            reusable = reusable and session.snapshots < _MAX_SNAPSHOTS
             if len(self._idle) < _MAX_IDLE and not self._closed and reusable:
                 self._idle.append(session)
                 return
