@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gc
+import sqlite3
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from marklight.engines.embedded import store
 from marklight.engines.embedded.engine import EmbeddedEngine
 from marklight.engines.relational import snapshot as relational_snapshot
 from marklight.engines.relational.records import decode_texts, encode_texts
@@ -145,3 +149,31 @@ def test_the_cache_of_a_missing_library_does_not_grow(engine: EmbeddedEngine) ->
     put(engine, entry("a.md", "apple"))
     with engine.snapshot() as snapshot:
         assert snapshot.status.counts("").documents == 1
+
+
+def test_the_lexical_index_of_a_snapshot_is_freed_when_it_ends(engine: EmbeddedEngine) -> None:
+    put(engine, entry("a.md", "alpha"))
+    gc.disable()
+    try:
+        with engine.snapshot() as snapshot:
+            assert snapshot.lexical.search(analyze("alpha"), FIELD_BOOSTS, Filters(), 5)
+            reader = weakref.ref(snapshot.lexical)
+        del snapshot
+        assert reader() is None
+    finally:
+        gc.enable()
+
+
+def test_a_connection_is_closed_after_many_snapshots(
+    engine: EmbeddedEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(engine, entry("a.md", "alpha"))
+    monkeypatch.setattr(store, "_MAX_SNAPSHOTS", 2)
+    connections = []
+    for _ in range(3):
+        with engine.snapshot() as snapshot:
+            connections.append(snapshot.session.connection)
+    first, second, third = connections
+    assert first is second is not third
+    with pytest.raises(sqlite3.ProgrammingError):
+        first.execute("SELECT 1")
