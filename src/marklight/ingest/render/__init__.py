@@ -8,7 +8,7 @@ a document.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from html import escape
 from itertools import pairwise
@@ -19,7 +19,6 @@ from urllib.parse import quote, unquote, urlsplit
 
 from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
-from markdown_it.utils import OptionsDict
 
 from marklight.formatting import visible
 from marklight.ingest import frontmatter
@@ -202,7 +201,7 @@ class _Writer:
             heading = token.type == "heading_open"
         tokens = move_footnotes(tokens, env)
         classify_tags(tokens, self.image)
-        return _Renderer(self).render(tokens, render_inline().options, env)
+        return _renderer(self).render(tokens, render_inline().options, env)
 
     def finish(self, html: str) -> str:
         """Return safe HTML: sanitised, with what we generated in place of its placeholders."""
@@ -266,8 +265,9 @@ class _Writer:
             f'<a href="{escape(f"./{self._secret}{name}")}" data-file="{kind}">{escape(label)}</a>'
         )
 
-    def wikilink(self, target: str, label: str, embeds: bool, block: bool) -> str:
+    def wikilink(self, token: Token) -> str:
         """Return a link, an image, a labelled file, or an embedded document."""
+        target, label, embeds = str(token.meta["target"]), token.content, token.meta["embeds"]
         file, _, _ = target.partition("#")
         if embeds and is_image(file):
             size = _SIZE.fullmatch(label)
@@ -277,7 +277,7 @@ class _Writer:
             return self.image(given, wiki=True)
         if (embeds and is_media(file)) or is_attachment(file):
             return self.attachment(file, label, wiki=True)
-        if embeds and block and not self.embedded and self._embeds < MAX_EMBEDS:
+        if embeds and token.meta.get("block") and self._embeds < MAX_EMBEDS:
             self._embeds += 1
             if html := self._embed(target):
                 return html
@@ -413,134 +413,101 @@ def _inlines(content: str, env: dict[str, Any]) -> list[Token]:
     return render_inline().tokens(content, env)
 
 
-class _Renderer(RendererHTML):
-    """The HTML renderer of markdown-it, adapted for notes and websites."""
+_Rule = Callable[["_Writer", Token], str]
+"""Writes the HTML of a token."""
 
-    def __init__(self, writer: _Writer) -> None:
-        super().__init__()
-        self._writer = writer
 
-    def code_block(
-        self, tokens: Sequence[Token], index: int, options: OptionsDict, env: Any
-    ) -> str:
-        token = tokens[index]
-        lines = escape(str(token.attrs.get("data-lines", "")))
-        place = f' data-lines="{lines}"' if lines else ""
-        language = code_language(token)
-        named = f' data-language="{escape(language)}"' if language else ""
-        code = self._writer.code(token.content, language)
-        return f"<pre{place}{named}><code>{code}</code></pre>\n"
+def _code(writer: _Writer, token: Token) -> str:
+    language = code_language(token)
+    named = f' data-language="{escape(language)}"' if language else ""
+    code = writer.code(token.content, language)
+    return f"<pre{_place(token)}{named}><code>{code}</code></pre>\n"
 
-    def fence(self, tokens: Sequence[Token], index: int, options: OptionsDict, env: Any) -> str:
-        return self.code_block(tokens, index, options, env)
 
-    def html_block(
-        self, tokens: Sequence[Token], index: int, options: OptionsDict, env: Any
-    ) -> str:
-        # Not around the block: a later block may close a tag that it opens.
-        lines = escape(str(tokens[index].attrs.get("data-lines", "")))
-        place = f'<span data-lines="{lines}"></span>' if lines else ""
-        return place + tokens[index].content
+def _html_block(_: _Writer, token: Token) -> str:
+    # Not around the block: a later block may close a tag that it opens.
+    place = _place(token)
+    return (f"<span{place}></span>" if place else "") + token.content
 
-    def html_inline(
-        self, tokens: Sequence[Token], index: int, options: OptionsDict, env: Any
-    ) -> str:
-        return tokens[index].content
 
-    def image(self, tokens: Sequence[Token], index: int, options: OptionsDict, env: Any) -> str:
-        token = tokens[index]
-        alt = self.renderInlineAsText(token.children or [], options, env)
-        given = {"src": str(token.attrs.get("src", "")), "title": str(token.attrs.get("title", ""))}
-        text, bar, size = alt.rpartition("|")
-        if bar and (match := _SIZE.fullmatch(size.strip())):
-            alt = text
-            given |= {"width": match[1], "height": match[2] or ""}
-        return self._writer.image({**given, "alt": alt})
+def _image(writer: _Writer, token: Token) -> str:
+    alt = RendererHTML().renderInlineAsText(token.children or [], render_inline().options, {})
+    given = {"src": str(token.attrs.get("src", "")), "title": str(token.attrs.get("title", ""))}
+    text, bar, size = alt.rpartition("|")
+    if bar and (match := _SIZE.fullmatch(size.strip())):
+        alt = text
+        given |= {"width": match[1], "height": match[2] or ""}
+    return writer.image({**given, "alt": alt})
 
-    def wikilink(self, tokens: Sequence[Token], index: int, options: OptionsDict, env: Any) -> str:
-        token = tokens[index]
-        meta = token.meta
-        return self._writer.wikilink(
-            str(meta["target"]), token.content, meta["embeds"], meta.get("block", False)
-        )
 
-    def shortcode(self, tokens: Sequence[Token], index: int, options: OptionsDict, env: Any) -> str:
-        source = tokens[index].content
-        if text := shortcode_text(source):
-            return escape(text)
-        name = _SHORTCODE_NAME.match(source)
-        return f'<span data-chip="">{escape(name[1])}</span>' if name and name[1][0] != "/" else ""
+def _shortcode(_: _Writer, token: Token) -> str:
+    if text := shortcode_text(token.content):
+        return escape(text)
+    name = _SHORTCODE_NAME.match(token.content)
+    return f'<span data-chip="">{escape(name[1])}</span>' if name and name[1][0] != "/" else ""
 
-    def include(self, tokens: Sequence[Token], index: int, options: OptionsDict, env: Any) -> str:
-        return f'<span data-chip="">{escape(tokens[index].content)}</span>'
 
-    def math_inline(
-        self, tokens: Sequence[Token], index: int, options: OptionsDict, env: Any
-    ) -> str:
-        return self._writer.formula(tokens[index].content, display=False)
+def _formula_block(writer: _Writer, token: Token) -> str:
+    formula = writer.formula(token.content, display=True)
+    return f'<div data-formula=""{_place(token)}>{formula}</div>\n'
 
-    def math_inline_double(
-        self, tokens: Sequence[Token], index: int, options: OptionsDict, env: Any
-    ) -> str:
-        return self._writer.formula(tokens[index].content, display=True)
 
-    def math_block(
-        self, tokens: Sequence[Token], index: int, options: OptionsDict, env: Any
-    ) -> str:
-        token = tokens[index]
-        lines = escape(str(token.attrs.get("data-lines", "")))
-        place = f' data-lines="{lines}"' if lines else ""
-        formula = self._writer.formula(token.content, display=True)
-        return f'<div data-formula=""{place}>{formula}</div>\n'
+def _footnote_reference(_: _Writer, token: Token) -> str:
+    number, which = _footnote(token)
+    return f'<sup><a href="#fn-{number}" id="fnref-{number}{which}">{number}</a></sup>'
 
-    def footnote_ref(
-        self, tokens: Sequence[Token], index: int, options: OptionsDict, env: Any
-    ) -> str:
-        number, which = _footnote(tokens[index])
-        return f'<sup><a href="#fn-{number}" id="fnref-{number}{which}">{number}</a></sup>'
 
-    def footnote_block_open(
-        self, tokens: Sequence[Token], index: int, options: OptionsDict, env: Any
-    ) -> str:
-        return '<div data-footnotes=""><ol>\n'
+def _footnote_anchor(_: _Writer, token: Token) -> str:
+    number, which = _footnote(token)
+    return f' <a href="#fnref-{number}{which}" title="Back to the text">↩</a>'
 
-    def footnote_block_close(
-        self, tokens: Sequence[Token], index: int, options: OptionsDict, env: Any
-    ) -> str:
-        return "</ol></div>\n"
 
-    def footnote_open(
-        self, tokens: Sequence[Token], index: int, options: OptionsDict, env: Any
-    ) -> str:
-        return f'<li id="fn-{_footnote(tokens[index])[0]}">'
+def _cell(_: _Writer, token: Token) -> str:
+    # The sanitiser removes styles, so the alignment becomes an attribute.
+    side = str(token.attrs.get("style", "")).partition("text-align:")[2]
+    return f'<{token.tag} align="{escape(side)}">' if side else f"<{token.tag}>"
 
-    def footnote_close(
-        self, tokens: Sequence[Token], index: int, options: OptionsDict, env: Any
-    ) -> str:
-        return "</li>\n"
 
-    def footnote_anchor(
-        self, tokens: Sequence[Token], index: int, options: OptionsDict, env: Any
-    ) -> str:
-        number, which = _footnote(tokens[index])
-        return f' <a href="#fnref-{number}{which}" title="Back to the text">↩</a>'
+_RULES: Mapping[str, _Rule] = {
+    "code_block": _code,
+    "fence": _code,
+    "html_block": _html_block,
+    "html_inline": lambda _, token: token.content,
+    "image": _image,
+    "wikilink": _Writer.wikilink,
+    "shortcode": _shortcode,
+    "include": lambda _, token: f'<span data-chip="">{escape(token.content)}</span>',
+    "math_inline": lambda writer, token: writer.formula(token.content, display=False),
+    "math_inline_double": lambda writer, token: writer.formula(token.content, display=True),
+    "math_block": _formula_block,
+    "footnote_ref": _footnote_reference,
+    "footnote_block_open": lambda *_: '<div data-footnotes=""><ol>\n',
+    "footnote_block_close": lambda *_: "</ol></div>\n",
+    "footnote_open": lambda _, token: f'<li id="fn-{_footnote(token)[0]}">',
+    "footnote_close": lambda *_: "</li>\n",
+    "footnote_anchor": _footnote_anchor,
+    "tag": lambda _, token: escape(token.content),
+    # An entity or an escaped character is written as the character.
+    "text_special": lambda _, token: escape(token.content),
+    "block_id": lambda *_: "",
+    "th_open": _cell,
+    "td_open": _cell,
+}
+"""Rules for notes and websites, in place of those of markdown-it."""
 
-    def tag(self, tokens: Sequence[Token], index: int, options: OptionsDict, env: Any) -> str:
-        return escape(tokens[index].content)
 
-    text_special = tag
-    """An entity or an escaped character is written as the character."""
+def _renderer(writer: _Writer) -> RendererHTML:
+    """Return the renderer of markdown-it with our rules."""
+    renderer = RendererHTML()
+    for name, rule in _RULES.items():
+        renderer.rules[name] = lambda tokens, index, *_, rule=rule: rule(writer, tokens[index])  # type: ignore[assignment]
+    return renderer
 
-    def block_id(self, tokens: Sequence[Token], index: int, options: OptionsDict, env: Any) -> str:
-        return ""
 
-    def th_open(self, tokens: Sequence[Token], index: int, options: OptionsDict, env: Any) -> str:
-        # The sanitiser removes styles, so the alignment becomes an attribute.
-        token = tokens[index]
-        side = str(token.attrs.get("style", "")).partition("text-align:")[2]
-        return f'<{token.tag} align="{escape(side)}">' if side else f"<{token.tag}>"
-
-    td_open = th_open
+def _place(token: Token) -> str:
+    """Return the attribute with the lines of a block; empty in an embedded document."""
+    lines = escape(str(token.attrs.get("data-lines", "")))
+    return f' data-lines="{lines}"' if lines else ""
 
 
 def _footnote(token: Token) -> tuple[int, str]:
