@@ -16,7 +16,7 @@ import pytest
 
 import marklight
 from marklight import engines
-from marklight.library.transfer.copying import SnapshotSource, summarize
+from marklight.library.transfer.copying import snapshot_source, summarize
 from marklight.ports import INCOMPLETE
 from tests.making import library, write
 from tests.servers.postgres import new_library
@@ -124,10 +124,10 @@ def _kill_and_continue(runs: Runs, given: str, source: Path, target: str) -> Non
     assert kills > 3
     assert is_complete(target)
     with library(source) as lib, lib.engine.snapshot() as snapshot:
-        expected = summarize(SnapshotSource(snapshot), files=False)
+        expected = summarize(snapshot_source(snapshot), files=False)
     engine = engines.open(target)
     with engine.snapshot() as snapshot:
-        assert not expected.differences(summarize(SnapshotSource(snapshot), files=False))
+        assert not expected.differences(summarize(snapshot_source(snapshot), files=False))
     engine.close()
 
 

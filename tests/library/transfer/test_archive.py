@@ -14,7 +14,7 @@ import marklight
 from marklight.errors import NotFound, StoreError, UsageError
 from marklight.library.transfer import archive as archives
 from marklight.library.transfer.archive_records import decode_entry, encode_entry
-from marklight.library.transfer.copying import SnapshotSource, Summary, summarize
+from marklight.library.transfer.copying import Summary, snapshot_source, summarize
 from marklight.models import fake
 from tests import making
 from tests.making import write
@@ -48,7 +48,7 @@ def empty(folder: Path) -> Path:
 
 def summary_of(lib: marklight.Library) -> Summary:
     with lib.engine.snapshot() as snapshot:
-        return summarize(SnapshotSource(snapshot), files=False)
+        return summarize(snapshot_source(snapshot), files=False)
 
 
 def test_an_import_elsewhere_reads_and_embeds_nothing_again(

@@ -14,11 +14,11 @@ import pytest
 from marklight.errors import StoreError, UsageError
 from marklight.ingest.communities import GROUPED, update_communities
 from marklight.library.transfer.copying import (
-    SnapshotSource,
     Summary,
     Transfer,
     copy,
     merge,
+    snapshot_source,
     summarize,
 )
 from marklight.model import Batch, Failure, FileState, Vectors
@@ -75,12 +75,12 @@ def fill(engine: Engine, documents: int = 40) -> None:
 
 def summary_of(engine: Engine) -> Summary:
     with engine.snapshot() as snapshot:
-        return summarize(SnapshotSource(snapshot))
+        return summarize(snapshot_source(snapshot))
 
 
 def copy_between(source: Engine, target: Engine, **options: Any) -> Transfer:
     with source.snapshot() as snapshot:
-        return copy(SnapshotSource(snapshot), target, **options)
+        return copy(snapshot_source(snapshot), target, **options)
 
 
 @pytest.mark.parametrize(

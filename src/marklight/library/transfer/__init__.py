@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from marklight import engines
 from marklight.errors import NotFound, UsageError
 from marklight.lazy import dataclass
-from marklight.library.transfer.copying import SnapshotSource, Transfer, check_target, copy
+from marklight.library.transfer.copying import Transfer, check_target, copy, snapshot_source
 from marklight.place import machine_id
 from marklight.ports import Engine, Progress, no_progress
 
@@ -133,7 +133,7 @@ def copy_index(
             if snapshot.generation == 0:
                 raise _nothing_indexed(origin)
             transfer = copy(
-                SnapshotSource(snapshot),
+                snapshot_source(snapshot),
                 other.engine,
                 replace_other=replace,
                 wait_seconds=other.wait_seconds,
@@ -150,7 +150,7 @@ def _copy_history(origin: End, other: End, replace: bool, progress: Progress) ->
         if snapshot.generation == 0:
             return 0
         transfer = copy(
-            SnapshotSource(snapshot),
+            snapshot_source(snapshot),
             other.open_history(),
             replace_other=replace,
             wait_seconds=other.wait_seconds,
@@ -173,16 +173,16 @@ def export_index(
     with open_end(source, assignments) as origin, origin.engine.snapshot() as snapshot:
         if snapshot.generation == 0:
             raise _nothing_indexed(origin)
-        written = write_archive(SnapshotSource(snapshot), path, progress)
+        written, vectors = write_archive(snapshot_source(snapshot), path, progress)
         return MoveReport(
             source=origin.name,
             target=str(path),
-            documents=written.documents,
-            chunks=written.passages,
-            vectors=written.vectors,
-            models=written.models,
+            documents=written.manifest.documents,
+            chunks=written.manifest.passages,
+            vectors=vectors,
+            models=tuple(written.models()),
             digest=written.digest,
-            written=written.documents,
+            written=written.manifest.documents,
             size=path.stat().st_size,
             took_ms=(time.perf_counter() - started) * 1000,
         )
@@ -210,7 +210,11 @@ def import_index(
                 "Get the archive again, or leave out --digest",
             )
         transfer = copy(
-            archive, other.engine, progress, replace_other=replace, wait_seconds=other.wait_seconds
+            archive.source,
+            other.engine,
+            progress,
+            replace_other=replace,
+            wait_seconds=other.wait_seconds,
         )
         notices = list(_import_notices(other.library, transfer)) if other.library else []
         notices += other.engine.take_notices()

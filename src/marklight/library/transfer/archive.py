@@ -45,7 +45,7 @@ from marklight.library.transfer.archive_records import (
     max_record,
 )
 from marklight.library.transfer.copying import Source, path_first
-from marklight.model import Document, Entry, Failure, Vectors
+from marklight.model import Document, Entry, Vectors
 from marklight.platforms import replace_file
 from marklight.ports import Progress, no_progress
 from marklight.private_files import create_private
@@ -87,19 +87,11 @@ _MAX_SIZES = {"json": 32_000_000}
 """Bytes of the manifest and of lists of keys: Python needs up to 20 times as much memory for them."""
 
 
-class WrittenArchive(NamedTuple):
-    """Contents of an archive."""
+def write_archive(source: Source, path: Path, progress: Progress) -> tuple[Archive, int]:
+    """Write an archive, whole or not at all; it is read back and verified before it gets its name.
 
-    documents: int
-    passages: int
-    vectors: int
-    models: tuple[str, ...]
-    digest: str
-    """SHA-256 of the manifest."""
-
-
-def write_archive(source: Source, path: Path, progress: Progress = no_progress) -> WrittenArchive:
-    """Write an archive, whole or not at all; it is read back and verified before it gets its name."""
+    Return it, closed, and the number of vectors of passages.
+    """
     folder = Path(os.path.realpath(path.parent))
     path = folder / path.name
     if path.exists() and not is_archive(path):
@@ -114,9 +106,6 @@ def write_archive(source: Source, path: Path, progress: Progress = no_progress) 
             os.fsync(file.fileno())
         with Archive(draft) as archive:
             archive.verify(progress)
-            written = WrittenArchive(
-                *archive.counts(), vectors, tuple(archive.models()), archive.digest
-            )
         replace_file(draft, path)
         _sync_folder(folder)
     except OSError as error:
@@ -127,7 +116,7 @@ def write_archive(source: Source, path: Path, progress: Progress = no_progress) 
     finally:
         with suppress(OSError):
             draft.unlink()
-    return written
+    return archive, vectors
 
 
 def _sync_folder(folder: Path) -> None:
@@ -150,21 +139,20 @@ def _write(source: Source, file: Any, progress: Progress) -> int:
 
         def lines() -> Iterator[bytes]:
             nonlocal documents, passages
-            total = source.counts()[0]
-            for entry in source.entries():
-                progress("Exporting documents", documents, total)
+            for entry in source.contents.entries():
+                progress("Exporting documents", documents, source.documents)
                 documents += 1
                 passages += len(entry.chunks)
                 yield _importable(encode_entry(entry), entry.document)
 
         members.add_lines("documents", lines())
-        models = dict(sorted(source.models().items()))
+        models = dict(sorted(source.contents.models().items()))
         for number, model in enumerate(models):
             progress("Exporting vectors", number, len(models))
-            vectors += members.add_vectors(f"vectors/{number}", source.vectors(model))
-            members.add_vectors(f"terms/{number}", source.term_vectors(model))
+            vectors += members.add_vectors(f"vectors/{number}", source.contents.vectors(model))
+            members.add_vectors(f"terms/{number}", source.contents.term_vectors(model))
         keys = {f"{VOCABULARY_KEY}{model}" for model in models}
-        stored: Any = {key: value for key, value in source.manifest().items() if key in keys}
+        stored: Any = {key: value for key, value in source.manifest.items() if key in keys}
         manifest = Manifest(
             FORMAT,
             VERSION,
@@ -262,8 +250,6 @@ def is_archive(path: Path) -> bool:
 class Archive:
     """An archive that is open for reading; a source of a copy once it is verified."""
 
-    has_file_states = False
-
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
@@ -278,7 +264,7 @@ class Archive:
         self._size = status.st_size
         self._members: dict[str, _Member] = {}
         self._digests: dict[str, str] = {}
-        self._manifest = Manifest("", 0, 0, 0, (), {}, ())
+        self.manifest = Manifest("", 0, 0, 0, (), {}, ())
         self.digest = ""
         """SHA-256 of the manifest, which contains the digests of all other members."""
 
@@ -318,8 +304,8 @@ class Archive:
         if MANIFEST not in self._members:
             raise invalid("it is incomplete, or not an archive of Marklight")
         self.digest = members.pop()[2]
-        self._manifest = _decode_manifest(data)
-        if list(self._manifest.members) != members:
+        self.manifest = _decode_manifest(data)
+        if list(self.manifest.members) != members:
             raise invalid("its members do not match their digests")
         self._digests = {name: digest for name, _, digest in members}
 
@@ -366,14 +352,19 @@ class Archive:
 
     # Source of a copy
 
-    def counts(self) -> tuple[int, int]:
-        return self._manifest.documents, self._manifest.passages
+    @property
+    def source(self) -> Source:
+        """Return the archive as the source of a copy, once it is verified."""
+        facts = self.manifest
+        return Source(
+            self, facts.documents, facts.passages, dict(facts.manifest), has_file_states=False
+        )
 
     def entries(self) -> Iterator[Entry]:
         return map(decode_entry, self._lines("documents"))
 
     def models(self) -> Mapping[str, int]:
-        return dict(self._manifest.models)
+        return dict(self.manifest.models)
 
     def vectors(self, model: str) -> Iterator[Vectors]:
         return self._vectors("vectors", model)
@@ -390,12 +381,6 @@ class Archive:
             keys = decode_json(self._data(name), tuple[str, ...], name)
             rows = self._data(f"{name.removesuffix('json')}f32")
             yield Vectors(model, keys, decode_matrix(rows, len(keys), self.models()[model], name))
-
-    def failures(self) -> list[Failure]:
-        return []
-
-    def manifest(self) -> Mapping[str, str]:
-        return dict(self._manifest.manifest)
 
 
 # Without O_NONBLOCK, opening a FIFO would wait for a writer.
@@ -474,7 +459,7 @@ def _check_documents(archive: Archive, progress: Progress) -> NDArray[Any]:
     last: tuple[str, str] = "", ""
     documents = passages = 0
     for entry in archive.entries():
-        progress("Verifying documents", documents, archive.counts()[0])
+        progress("Verifying documents", documents, archive.manifest.documents)
         if path_first(entry) <= last:
             raise invalid(f"the document {entry.document.id.path} is repeated or out of order")
         last = path_first(entry)
@@ -482,7 +467,7 @@ def _check_documents(archive: Archive, progress: Progress) -> NDArray[Any]:
         passages += len(entry.chunks)
         ids += b"".join(_hash(chunk.id) for chunk in entry.chunks)
         digests += b"".join(_hash(chunk.digest) for chunk in entry.chunks)
-    if (documents, passages) != archive.counts():
+    if (documents, passages) != (archive.manifest.documents, archive.manifest.passages):
         raise invalid("its number of documents or passages differs from its manifest")
     if len(_sorted(ids)) != passages:
         raise invalid("two passages have the same id")

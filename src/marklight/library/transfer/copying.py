@@ -6,12 +6,12 @@ is compared and not written again, so that the same command continues a copy tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import field, replace
 from hashlib import blake2b
 from operator import itemgetter
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from marklight.errors import StoreError, UsageError
 from marklight.ingest.communities import GROUPED, MAX_PAIRS, find_communities
@@ -19,6 +19,10 @@ from marklight.lazy import dataclass
 from marklight.library.transfer.archive_records import encode_entry, encode_json
 from marklight.model import Batch, DocumentId, Entry, Failure, FileState, Vectors
 from marklight.ports import INCOMPLETE, Engine, Progress, Snapshot, no_progress
+
+if TYPE_CHECKING:
+    from marklight.engines.relational.documents import RelationalContents
+    from marklight.library.transfer.archive import Archive
 
 BATCH_BYTES, BATCH_DOCUMENTS = 5_000_000, 500
 """Records and documents of one commit: some 2 million characters of text, as when files are indexed."""
@@ -53,7 +57,7 @@ def copy(
         transfer.copy_vectors()
         transfer.finish()
         with target.snapshot() as after:
-            written = SnapshotSource(after)
+            written = snapshot_source(after)
             copied = summarize(written, files=source.has_file_states, progress=progress)
         differences = transfer.summary.differences(copied)
         if not source.has_file_states:
@@ -97,16 +101,16 @@ class Transfer:
         self.collections: set[str] = set()
         self.recipes: set[str] = set()
         """Of recipes, at most two: one of them differs from that of any library."""
-        self.models = tuple(sorted(source.models()))
+        self.models = tuple(sorted(source.contents.models()))
 
     def copy_documents(self) -> None:
         """Write documents that are missing or differ, and remove those that the source does not have."""
-        total, files = self._source.counts()[0], self._source.has_file_states
+        total, files = self._source.documents, self._source.has_file_states
         with ExitStack() as stack:
             stored: Iterable[Entry] = ()
             if not self._fresh:
                 stored = stack.enter_context(self._target.snapshot()).contents.entries()
-            pairs = merge(map(self._adapted, self._source.entries()), stored, path_first)
+            pairs = merge(map(self._adapted, self._source.contents.entries()), stored, path_first)
             entries: list[Entry] = []
             removed: list[DocumentId] = []
             touched: list[tuple[DocumentId, FileState]] = []
@@ -153,14 +157,14 @@ class Transfer:
 
     def copy_vectors(self) -> None:
         """Write the vectors that are missing; a model with other vectors in the target is dropped from it first."""
-        models, total = self._source.models(), self._source.counts()[1]
+        ours, total = self._source.contents, self._source.passages
         if not self._fresh:
             with self._target.snapshot() as snapshot:
                 stored = snapshot.contents.models()
                 kept = [model for model in stored if self._agrees(model, snapshot)]
             if len(kept) < len(stored):
                 self._target.clean(kept)
-        for model in models:
+        for model in ours.models():
             with ExitStack() as stack:
                 stored_rows: Iterable[Vectors] = ()
                 stored_terms: Iterable[Vectors] = ()
@@ -168,24 +172,24 @@ class Transfer:
                     contents = stack.enter_context(self._target.snapshot()).contents
                     stored_rows = contents.vectors(model)
                     stored_terms = contents.term_vectors(model)
-                vectors = self._source.vectors(model)
+                vectors = ours.vectors(model)
                 for missing in self._missing("vectors", model, vectors, stored_rows):
                     self._progress("Copying vectors", self.summary.total("vectors"), total)
                     self._target.commit(Batch(vectors=missing))
-                vectors = self._source.term_vectors(model)
+                vectors = ours.term_vectors(model)
                 for missing in self._missing("term vectors", model, vectors, stored_terms):
                     self._target.commit(Batch(concepts=missing))
 
     def _agrees(self, model: str, snapshot: Snapshot) -> bool:
         """Return False if the target has a vector that the source does not have: commits never replace one."""
-        if snapshot.contents.models()[model] != self._source.models().get(model):
+        source, contents = self._source.contents, snapshot.contents
+        if contents.models()[model] != source.models().get(model):
             return False
-        contents = snapshot.contents
         return all(
             theirs is None or theirs == ours
             for vectors, other in (
-                (self._source.vectors(model), contents.vectors(model)),
-                (self._source.term_vectors(model), contents.term_vectors(model)),
+                (source.vectors(model), contents.vectors(model)),
+                (source.term_vectors(model), contents.term_vectors(model)),
             )
             for ours, theirs in merge(vector_rows(vectors), vector_rows(other), itemgetter(0))
         )
@@ -209,14 +213,14 @@ class Transfer:
 
     def finish(self) -> None:
         """Write failures, communities and manifest, which belong to all documents together."""
-        failures, max_pairs = list(self._source.failures()), MAX_ARCHIVE_PAIRS
+        failures, max_pairs = self._source.failures, MAX_ARCHIVE_PAIRS
         if self._source.has_file_states:
             self.summary.add_failures(failures)
             max_pairs = MAX_PAIRS
         with self._target.snapshot() as snapshot:
             stored = {failure.document for failure in snapshot.status.failures()}
             communities = find_communities(snapshot, max_pairs)
-            manifest = dict(self._source.manifest())
+            manifest = dict(self._source.manifest)
             if communities is not None:
                 manifest[GROUPED] = str(snapshot.links.last_changed())
         gone = tuple(stored - {failure.document for failure in failures})
@@ -225,59 +229,27 @@ class Transfer:
         self._target.commit(Batch(removed=gone, communities=communities, manifest=manifest))
 
 
-class Source(Protocol):
+@dataclass(frozen=True, slots=True)
+class Source:
     """Source of a copy: a snapshot of an engine, or an archive."""
 
-    @property
-    def has_file_states(self) -> bool:
-        """Return False if the states of files belong to another machine; documents are then compared without them."""
-
-    def counts(self) -> tuple[int, int]:
-        """Return the number of documents and of passages, for the progress."""
-
-    def entries(self) -> Iterator[Entry]: ...
-
-    def models(self) -> Mapping[str, int]: ...
-
-    def vectors(self, model: str) -> Iterator[Vectors]: ...
-
-    def term_vectors(self, model: str) -> Iterator[Vectors]: ...
-
-    def failures(self) -> Iterable[Failure]: ...
-
-    def manifest(self) -> Mapping[str, str]:
-        """Return the key-value pairs to store, without those that hold for one engine only."""
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotSource:
-    """The index of an engine, as of one commit."""
-
-    snapshot: Snapshot
+    contents: RelationalContents | Archive
+    """Documents and vectors, ordered by key."""
+    documents: int
+    passages: int
+    manifest: Mapping[str, str]
+    """Key-value pairs to store, without those that hold for one engine only."""
+    failures: Sequence[Failure] = ()
     has_file_states: bool = True
+    """False if the states of files belong to another machine; documents are then compared without them."""
 
-    def counts(self) -> tuple[int, int]:
-        counts = self.snapshot.status.counts("")
-        return counts.documents, counts.chunks
 
-    def entries(self) -> Iterator[Entry]:
-        return self.snapshot.contents.entries()
-
-    def models(self) -> Mapping[str, int]:
-        return self.snapshot.contents.models()
-
-    def vectors(self, model: str) -> Iterator[Vectors]:
-        return self.snapshot.contents.vectors(model)
-
-    def term_vectors(self, model: str) -> Iterator[Vectors]:
-        return self.snapshot.contents.term_vectors(model)
-
-    def failures(self) -> Iterable[Failure]:
-        return self.snapshot.status.failures()
-
-    def manifest(self) -> Mapping[str, str]:
-        manifest = self.snapshot.status.manifest()
-        return {key: manifest[key] for key in manifest.keys() - {GROUPED, INCOMPLETE}}
+def snapshot_source(snapshot: Snapshot) -> Source:
+    """Return the index of an engine, as of one commit."""
+    counts, manifest = snapshot.status.counts(""), snapshot.status.manifest()
+    kept = {key: manifest[key] for key in manifest.keys() - {GROUPED, INCOMPLETE}}
+    failures = snapshot.status.failures()
+    return Source(snapshot.contents, counts.documents, counts.chunks, kept, failures)
 
 
 @dataclass(slots=True)
@@ -330,20 +302,20 @@ class Summary:
 
 def summarize(source: Source, *, files: bool = True, progress: Progress = no_progress) -> Summary:
     """Read a whole index and return its summary."""
-    summary, total = Summary(), source.counts()[0]
-    for entry in source.entries():
-        progress("Verifying documents", summary.counts.get("documents", 0), total)
+    summary, contents = Summary(), source.contents
+    for entry in contents.entries():
+        progress("Verifying documents", summary.counts.get("documents", 0), source.documents)
         summary.add_entry(entry, files=files)
-    for model in source.models():
+    for model in contents.models():
         for part, groups in (
-            ("vectors", source.vectors(model)),
-            ("term vectors", source.term_vectors(model)),
+            ("vectors", contents.vectors(model)),
+            ("term vectors", contents.term_vectors(model)),
         ):
             for group in groups:
-                progress("Verifying vectors", summary.total("vectors"), source.counts()[1])
+                progress("Verifying vectors", summary.total("vectors"), source.passages)
                 for key, row in vector_rows([group]):
                     summary.add(f"{part} of {model}", vector_record(key, row))
-    summary.add_failures(source.failures() if files else ())
+    summary.add_failures(source.failures if files else ())
     return summary
 
 
