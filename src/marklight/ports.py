@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from marklight.engines.relational.vocabulary import RelationalVocabulary
     from marklight.model import Matrix, Vector
 
+WRITER_SECONDS = 10.0
+"""Time limit for waiting while another process writes to the index."""
 INCOMPLETE = "copy"
 """Manifest key: not empty while a copy into the index is incomplete."""
 MIN_VOCABULARY, VOCABULARY_SIZE = 1_000, 10_000

@@ -203,7 +203,7 @@ def test_a_second_writer_gets_an_error_and_searches_still_work(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = f"file:{tmp_path / 'index'}"
-    monkeypatch.setattr(Index, "wait_seconds", 0.1)
+    monkeypatch.setattr("marklight.library.indexing.WRITER_SECONDS", 0.1)
     with library(folder, engine=place) as one, library(folder, engine=place) as other:
         one.index()
         with one.engine.writing(0):

@@ -371,7 +371,7 @@ class Worker:
             return snapshot.generation, content(snapshot)
 
     def embed(self) -> None:
-        embed_for_seconds(self.library.ingest, self.library.embedding, 1, no_progress, 2.0)
+        embed_for_seconds(self.library.ingest, self.library.embedding, no_progress, 2.0)
 
     def watch(self) -> None:
         """Do one round of the watcher: changed folders by their events, then embedding; a failed round starts it again."""

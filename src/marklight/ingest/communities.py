@@ -9,9 +9,8 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from itertools import islice
 
-from marklight.ingest.embedding import COMMIT_SECONDS
 from marklight.model import Batch, DocumentId
-from marklight.ports import Engine, Snapshot
+from marklight.ports import WRITER_SECONDS, Engine, Snapshot
 
 MAX_PAIRS = 200_000
 """Above this number of linked pairs no communities are computed: 100,000 take 5 seconds, and time grows faster."""
@@ -31,7 +30,7 @@ def update_communities(engine: Engine) -> None:
         if snapshot.status.manifest().get(GROUPED) == linked:
             return
         communities = find_communities(snapshot, MAX_PAIRS) or {}
-    with engine.writing(COMMIT_SECONDS):
+    with engine.writing(WRITER_SECONDS):
         engine.commit(Batch(communities=communities, manifest={GROUPED: linked}))
 
 

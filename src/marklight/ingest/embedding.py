@@ -18,6 +18,7 @@ from marklight.model import Batch, Chunk, Counts, DocumentId, Vectors, trail
 from marklight.ports import (
     FIELD_BOOSTS,
     VOCABULARY_SIZE,
+    WRITER_SECONDS,
     Embedder,
     Engine,
     Progress,
@@ -41,8 +42,6 @@ SMALL_TERM_WINDOW = 128
 """Vocabulary terms for one commit under a time limit."""
 TERM_SECONDS = 0.5
 """Most time that a search spends on vocabulary terms, however much it has: it works without them too."""
-COMMIT_SECONDS = 10.0
-"""Timeout of the writer lock."""
 
 EMBED_FIRST = 60
 """Passages that match the query terms and are embedded first while vectors are missing."""
@@ -90,14 +89,12 @@ class Indexing:
         progress: Progress = no_progress,
         until: float | None = None,
         first: Callable[[], Sequence[str]] = tuple,
-        wait_seconds: float = COMMIT_SECONDS,
     ) -> Embedded:
         """Embed the passages without a vector, those in `first` before others; replace outdated ones; embed vocabulary terms.
 
-        `until` is a `time.monotonic` value; `wait_seconds` limits the wait for the writer lock.
+        `until` is a `time.monotonic` value.
         """
-        for model in self.models():
-            self.store_model_name(model, wait_seconds)
+        self.store_model_names()
         count = self.embed_passages(progress, until, first)
         replaced = self.replace_outdated(progress, until)
         if not self.counts().pending:
@@ -178,9 +175,9 @@ class Indexing:
         matrix = round_vectors(np.stack([vectors[digest] for digest in digests]))
         self.commit(Batch(vectors=Vectors(model.fingerprint, digests, matrix)))
 
-    def commit(self, batch: Batch, wait_seconds: float = COMMIT_SECONDS) -> None:
+    def commit(self, batch: Batch) -> None:
         """Commit a batch. The writer lock is held for that only, so that text can be indexed while vectors are computed."""
-        with self.engine.writing(wait_seconds):
+        with self.engine.writing(WRITER_SECONDS):
             self.engine.commit(batch)
 
     def models(self) -> list[Embedder]:
@@ -252,13 +249,13 @@ class Indexing:
         if set(models) - keep or unused > max(UNUSED_MIN, UNUSED_SHARE * counts.chunks):
             self.engine.clean(keep=keep)
 
-    def store_model_name(self, model: Embedder, wait_seconds: float) -> None:
-        """Store the name by which the model of these vectors can be loaded again."""
-        key = model_name_key(model.fingerprint)
+    def store_model_names(self) -> None:
+        """Store the names by which the models of these vectors can be loaded again."""
+        names = {model_name_key(model.fingerprint): model.name for model in self.models()}
         with self.engine.snapshot() as snapshot:
-            stored = snapshot.status.manifest().get(key) == model.name
-        if not stored:
-            self.commit(Batch(manifest={key: model.name}), wait_seconds)
+            stored = snapshot.status.manifest()
+        if new := dict(names.items() - stored.items()):
+            self.commit(Batch(manifest=new))
 
 
 def passages_matching(engine: Engine, query: Query) -> list[str]:

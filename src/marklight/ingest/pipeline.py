@@ -441,14 +441,14 @@ class Ingest(Indexing):
             batch.parse(document.id, Source(document.text, document.file))
         return batch
 
-    def request_replacement(self, wait_seconds: float) -> None:
+    def request_replacement(self) -> None:
         """Record the recipe to which workers bring outdated documents."""
         if not self.outdated:
             return
         with self.engine.snapshot() as snapshot:
             requested = snapshot.status.manifest().get(REQUESTED_RECIPE)
         if requested != self.recipe:
-            self.commit(Batch(manifest={REQUESTED_RECIPE: self.recipe}), wait_seconds)
+            self.commit(Batch(manifest={REQUESTED_RECIPE: self.recipe}))
 
     def find_outdated(self) -> None:
         """Find the documents that workers are to replace, in random order, so that two rarely choose the same one.

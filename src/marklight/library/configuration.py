@@ -214,8 +214,6 @@ class Index:
     """Place of the index if `engine` is not set: `data` for your data directory, `folder` for `.marklight/` beside the documents."""
     max_bytes: Annotated[int, Within(1)] = 20_000_000
     """Maximum size of a file; larger ones are not indexed, as they are data rather than documents."""
-    wait_seconds: ClassVar[float] = 10.0
-    """Time limit for waiting while another process writes to the index."""
     first_search_seconds: ClassVar[float] = 20.0
     """Time limit for embedding in the first search of a new library."""
     search_seconds: Annotated[float, Within(0, 86_400)] = 3.0

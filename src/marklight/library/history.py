@@ -26,7 +26,7 @@ from marklight.library.refresh import (
 from marklight.library.search import PreparedSearch, open_search, prepare, search_deep_enough
 from marklight.library.validation import commit_query
 from marklight.model import Document, DocumentId
-from marklight.ports import Embedder, Engine, Progress, Rewrite, Snapshot, Tools
+from marklight.ports import WRITER_SECONDS, Embedder, Engine, Progress, Rewrite, Snapshot, Tools
 from marklight.query import Filters, Query
 from marklight.report import Report
 from marklight.results import SHORT_HASH, Commit, Commits
@@ -138,7 +138,7 @@ def refresh_commits(
     try:
         empty = not ingest.counts().documents
         if ingest.differs():
-            wait_seconds = min(limits.wait_seconds, read_seconds) if empty else SHORT_WAIT_SECONDS
+            wait_seconds = min(WRITER_SECONDS, read_seconds) if empty else SHORT_WAIT_SECONDS
             with ingest.engine.writing(wait_seconds):
                 report = ingest.index_text(progress, time.monotonic() + read_seconds)
             notices += report.notices
@@ -154,7 +154,7 @@ def refresh_commits(
         return [f"The history index could not be updated: {error}"]
     seconds = embed_seconds if empty else min(embed_seconds, limits.search_seconds)
     notice = embed_for_query(
-        ingest, library.embedding_commits, limits, query, _of_commits(progress), seconds
+        ingest, library.embedding_commits, query, _of_commits(progress), seconds
     )
     return [*notices, *filter(None, [notice])]
 
@@ -339,11 +339,11 @@ def _index_commits(
     library: Library, ingest: CommitIngest, progress: Progress, *, rebuild: bool
 ) -> Report:
     """Index everything without a time limit: messages and diffs first, then vectors."""
-    started, wait_seconds = time.perf_counter(), library.limits.wait_seconds
-    with ingest.engine.writing(wait_seconds):
+    started = time.perf_counter()
+    with ingest.engine.writing(WRITER_SECONDS):
         report = ingest.index_text(progress, rebuild=rebuild)
     with library.embedding_commits:
-        embedded = ingest.embed_missing(_of_commits(progress), wait_seconds=wait_seconds)
+        embedded = ingest.embed_missing(_of_commits(progress))
         ingest.drop_unused_vectors()
     return replace(
         report,
@@ -368,4 +368,4 @@ def continue_history(library: Library, progress: Progress, seconds: float) -> bo
                 read = ingest.index_text(progress, time.monotonic() + seconds)
             if read.added:
                 return True
-    return embed_for_seconds(ingest, lock, SHORT_WAIT_SECONDS, report, seconds)
+    return embed_for_seconds(ingest, lock, report, seconds)

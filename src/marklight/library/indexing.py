@@ -24,7 +24,7 @@ from marklight.library.refresh import (
 )
 from marklight.models import KNOWN, MULTILINGUAL
 from marklight.place import STORE, nested_libraries, nested_notices
-from marklight.ports import Progress, Snapshot
+from marklight.ports import WRITER_SECONDS, Progress, Snapshot
 from marklight.report import Report
 from marklight.serialization import json_values
 from marklight.text.languages import CODES
@@ -123,22 +123,22 @@ def index(library: Library, *, rebuild: bool, history: bool | None, progress: Pr
 
 def _index_documents(library: Library, progress: Progress, *, rebuild: bool) -> Report:
     """Index all text, then embed all passages, without a time limit."""
-    ingest, wait_seconds = library.ingest, library.limits.wait_seconds
-    with library.refreshes.exclusive(), ingest.engine.writing(wait_seconds):
+    ingest = library.ingest
+    with library.refreshes.exclusive(), ingest.engine.writing(WRITER_SECONDS):
         report = ingest.index_text(ingest.compare(rebuild=rebuild), progress)
     if library.shared:
         library.shared.remember_folder()
     else:  # what the copy lacks was read from the files
-        forget_incomplete_copy(ingest.engine, wait_seconds)
+        forget_incomplete_copy(ingest.engine)
     ingest.update_communities()
     if not embeds_here(library):
         if library.shared:
             library.shared.open_queue()
-            ingest.request_replacement(wait_seconds)
+            ingest.request_replacement()
         return report
     with library.embedding:
         try:
-            embedded = ingest.embed_missing(progress, wait_seconds=wait_seconds)
+            embedded = ingest.embed_missing(progress)
         except ModelServerError as error:
             hint = f"{error.hint}. {TEXT_IS_INDEXED}" if error.hint else TEXT_IS_INDEXED
             raise ModelServerError(error.message, hint) from error

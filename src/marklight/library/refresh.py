@@ -33,7 +33,15 @@ from marklight.library.model_selection import EMBEDDING_MODES
 from marklight.library.validation import collection_of
 from marklight.model import Batch, Counts, DocumentId, FileState, digest
 from marklight.place import nested_notices
-from marklight.ports import INCOMPLETE, Engine, IndexedFile, Progress, Snapshot, Tools
+from marklight.ports import (
+    INCOMPLETE,
+    WRITER_SECONDS,
+    Engine,
+    IndexedFile,
+    Progress,
+    Snapshot,
+    Tools,
+)
 from marklight.query import Query
 from marklight.report import Report
 
@@ -41,7 +49,6 @@ if TYPE_CHECKING:
     from marklight.ingest.embedding import Indexing
     from marklight.ingest.pipeline import IndexDiff
     from marklight.library import Library
-    from marklight.library.configuration import Index
 
 SHORT_WAIT_SECONDS = 0.5
 """Time limit of a search that waits for a lock (writer, embedding) or for the refresh of another caller: commits of vectors are short, those of much text are not."""
@@ -113,7 +120,7 @@ def refresh(library: Library, query: Query | None, progress: Progress) -> Refres
     until = time.monotonic() + seconds
     nested = nested_notices(library.place.folder) if new and not before.generation else []
     result = library.refreshes.run(
-        partial(_refresh_text, library, progress, until, new=new), _wait_seconds(library, new)
+        partial(_refresh_text, library, progress, until, new=new), _wait_seconds(new)
     )
     if result is None:
         running = watcher.progress if watcher else None
@@ -139,7 +146,7 @@ def refresh(library: Library, query: Query | None, progress: Progress) -> Refres
             return result  # a process in the background does
     if not new:  # the first run of the text has a time limit of its own
         seconds = max(0.0, until - time.monotonic())
-    notice = embed_for_query(library.ingest, library.embedding, limits, query, progress, seconds)
+    notice = embed_for_query(library.ingest, library.embedding, query, progress, seconds)
     if not library.ingest.has_pending():
         measure_unrelated(library)
     more = (notice,) if notice and notice not in result.notices else ()
@@ -156,7 +163,7 @@ def _refresh_text(
             library,
             progress,
             scan_seconds=None if new else SCAN_SECONDS,
-            wait_seconds=_wait_seconds(library, new),
+            wait_seconds=_wait_seconds(new),
             until=None if new else until,
         )
         if new:
@@ -216,12 +223,7 @@ def index_again(library: Library, documents: Iterable[DocumentId], progress: Pro
 
 
 def embed_for_query(
-    ingest: Indexing,
-    lock: Lock,
-    limits: Index,
-    query: Query,
-    progress: Progress,
-    seconds: float,
+    ingest: Indexing, lock: Lock, query: Query, progress: Progress, seconds: float
 ) -> str:
     """Embed passages for a time, those with words of the query first; return a notice about a failure."""
     if not ingest.has_pending() or not lock.acquire(timeout=SHORT_WAIT_SECONDS):
@@ -233,7 +235,7 @@ def embed_for_query(
             pass  # if the index is locked, do not compute vectors that cannot be written
         first = partial(passages_matching, ingest.engine, query)
         limited, until = ingest.with_time_limit(seconds), time.monotonic() + seconds
-        limited.embed_missing(progress, until, first, limits.wait_seconds)
+        limited.embed_missing(progress, until, first)
         if not ingest.outdated:  # else vectors would be dropped whose passages are not stored yet
             ingest.drop_unused_vectors()
         return ""
@@ -247,9 +249,7 @@ def embed_for_query(
         lock.release()
 
 
-def embed_for_seconds(
-    ingest: Indexing, lock: Lock, wait_seconds: float, progress: Progress, seconds: float
-) -> bool:
+def embed_for_seconds(ingest: Indexing, lock: Lock, progress: Progress, seconds: float) -> bool:
     """Embed passages for a time; return true if there is more to do. A search that embeds goes first."""
     if not ingest.has_pending():
         return False
@@ -258,7 +258,7 @@ def embed_for_seconds(
     try:
         before = ingest.counts()
         until = time.monotonic() + seconds
-        embedded = ingest.embed_missing(progress, until, wait_seconds=wait_seconds)
+        embedded = ingest.embed_missing(progress, until)
         if ingest.has_pending():  # without any progress, the rest cannot be embedded here
             return bool(embedded.replaced) or ingest.counts() != before
         ingest.drop_unused_vectors()
@@ -307,8 +307,8 @@ def _scan_notices(library: Library, diff: IndexDiff, report: Report) -> Iterator
         yield Message(f"{statement} or `marklight index` index them", f"{statement} index them")
 
 
-def _wait_seconds(library: Library, new: bool) -> float:
-    return library.limits.wait_seconds if new else SHORT_WAIT_SECONDS
+def _wait_seconds(new: bool) -> float:
+    return WRITER_SECONDS if new else SHORT_WAIT_SECONDS
 
 
 def outdated_notices(library: Library, rest: str) -> list[str]:
@@ -359,12 +359,12 @@ def incomplete_notices(snapshot: Snapshot) -> list[str]:
     ]
 
 
-def forget_incomplete_copy(engine: Engine, wait_seconds: float) -> None:
+def forget_incomplete_copy(engine: Engine) -> None:
     """Remove the mark of an incomplete copy, once all files of the library are indexed."""
     with engine.snapshot() as snapshot:
         incomplete = bool(incomplete_notices(snapshot))
     if incomplete:
-        with engine.writing(wait_seconds):
+        with engine.writing(WRITER_SECONDS):
             engine.commit(Batch(manifest={INCOMPLETE: ""}))
 
 

@@ -21,7 +21,7 @@ from marklight.errors import Message, ModelError, ModelServerError, StoreError, 
 from marklight.library.refresh import embeds_here
 from marklight.model import Batch, Chunk, DocumentId, Vectors
 from marklight.place import is_library, remember
-from marklight.ports import Embedder, IndexedFile, Job, QueueStatus, no_progress
+from marklight.ports import WRITER_SECONDS, Embedder, IndexedFile, Job, QueueStatus, no_progress
 
 if TYPE_CHECKING:
     from marklight.engines.server.postgres.jobs import JobQueue
@@ -251,7 +251,7 @@ class EmbeddingWorker:
             self._fail(bad, NOT_FINITE)
         if good := tuple(compress(digests, finite)):
             engine = self.library.engine
-            with engine.writing(self.library.limits.wait_seconds):
+            with engine.writing(WRITER_SECONDS):
                 vectors = Vectors(self.model, good, round_vectors(matrix[finite]))
                 engine.commit(Batch(vectors=vectors))
             self.embedded += len(good)
@@ -302,8 +302,7 @@ class EmbeddingWorker:
             return
         with self.queue.alone(f"vocabulary {self.model}") as alone:
             if alone:
-                for model in ingest.models():
-                    ingest.store_model_name(model, self.library.limits.wait_seconds)
+                ingest.store_model_names()
                 ingest.embed_vocabulary()
 
     def _wait_after(self, problem: str) -> None:

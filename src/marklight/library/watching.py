@@ -228,12 +228,10 @@ class Watcher:
         return more
 
     def _embed_documents(self) -> bool:
-        library, wait = self.library, self.library.limits.wait_seconds
+        library = self.library
         if not embeds_here(library):
-            library.text_ingest.request_replacement(wait)
-        elif embed_for_seconds(
-            library.ingest, library.embedding, wait, self._report, EMBEDDING_SECONDS
-        ):
+            library.text_ingest.request_replacement()
+        elif embed_for_seconds(library.ingest, library.embedding, self._report, EMBEDDING_SECONDS):
             return True
         measure_unrelated(library)
         library.text_ingest.update_communities()

@@ -211,7 +211,7 @@ def test_the_program_alone_searches_the_library_around_the_current_folder(
 SLOW_EMBEDDING = f"""
 import time
 from marklight.library import watching
-def slowly(ingest, lock, wait_seconds, progress, seconds):
+def slowly(ingest, lock, progress, seconds):
     progress("Embedding passages", 63, 100)
     time.sleep(0.2)
     return True

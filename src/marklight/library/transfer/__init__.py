@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 OF_COMMITS = " of commits"
 MAX_NAMED = 3
 """Collections that a notice names."""
-WAIT_SECONDS = 10.0
-"""Time limit of the wait for another writer, where no library has a setting for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +63,6 @@ class End:
     def name(self) -> str:
         """Return the address of the index, without a password."""
         return self.engine.describe()
-
-    @property
-    def wait_seconds(self) -> float:
-        return self.library.limits.wait_seconds if self.library else WAIT_SECONDS
 
 
 @contextmanager
@@ -132,13 +126,8 @@ def copy_index(
         with origin.engine.snapshot() as snapshot:
             if snapshot.generation == 0:
                 raise _nothing_indexed(origin)
-            transfer = copy(
-                snapshot_source(snapshot),
-                other.engine,
-                replace_other=replace,
-                wait_seconds=other.wait_seconds,
-                progress=progress,
-            )
+            contents = snapshot_source(snapshot)
+            transfer = copy(contents, other.engine, progress, replace_other=replace)
         commits = _copy_history(origin, other, replace, progress)
         notices = tuple(other.engine.take_notices())
         return _report(origin.name, other.name, transfer, started, commits=commits, notices=notices)
@@ -153,7 +142,6 @@ def _copy_history(origin: End, other: End, replace: bool, progress: Progress) ->
             snapshot_source(snapshot),
             other.open_history(),
             replace_other=replace,
-            wait_seconds=other.wait_seconds,
             progress=lambda phase, done, total: progress(phase + OF_COMMITS, done, total),
         )
     return transfer.summary.counts.get("documents", 0)
@@ -209,13 +197,7 @@ def import_index(
                 f"{path} has the digest {archive.digest}, not {digest}",
                 "Get the archive again, or leave out --digest",
             )
-        transfer = copy(
-            archive.source,
-            other.engine,
-            progress,
-            replace_other=replace,
-            wait_seconds=other.wait_seconds,
-        )
+        transfer = copy(archive.source, other.engine, progress, replace_other=replace)
         notices = list(_import_notices(other.library, transfer)) if other.library else []
         notices += other.engine.take_notices()
         report = _report(str(path), other.name, transfer, started, notices=tuple(notices))

@@ -18,7 +18,7 @@ from marklight.ingest.communities import GROUPED, MAX_PAIRS, find_communities
 from marklight.lazy import dataclass
 from marklight.library.transfer.archive_records import encode_entry, encode_json
 from marklight.model import Batch, DocumentId, Entry, Failure, FileState, Vectors
-from marklight.ports import INCOMPLETE, Engine, Progress, Snapshot, no_progress
+from marklight.ports import INCOMPLETE, WRITER_SECONDS, Engine, Progress, Snapshot, no_progress
 
 if TYPE_CHECKING:
     from marklight.engines.relational.documents import RelationalContents
@@ -46,10 +46,9 @@ def copy(
     progress: Progress = no_progress,
     *,
     replace_other: bool = False,
-    wait_seconds: float = 10.0,
 ) -> Transfer:
     """Make the index of `target` equal to a source; refuse one with other content unless `replace_other` is true."""
-    with target.writing(wait_seconds):
+    with target.writing(WRITER_SECONDS):
         empty = check_target(target, replace_other=replace_other)
         target.commit(Batch(manifest={INCOMPLETE: "incomplete"}))
         transfer = Transfer(source, target, progress, fresh=empty)
