@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 SERVER_SCHEMES = ("postgresql", "postgres")
 SCHEMES = ("file", *SERVER_SCHEMES)
 DEFAULT_LIBRARY = "marklight"
+HISTORY = "history"
+"""Name of the index of commits beside that of the documents."""
 KNOWN = "Use file:PATH or postgresql://HOST/DATABASE"
 
 A_DAY_SECONDS = 86_400
@@ -57,7 +59,9 @@ class EngineAddress(NamedTuple):
         return bool(self.dsn)
 
     def beside(self, name: str) -> EngineAddress:
-        """Return the address of another index on the same server."""
+        """Return the address of another index: inside the folder of this one, or on the same server."""
+        if self.folder is not None:
+            return self._replace(folder=self.folder / name)
         return self._replace(library=f"{self.library}_{name}")
 
     def __str__(self) -> str:

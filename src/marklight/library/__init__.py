@@ -9,8 +9,8 @@ from pathlib import Path
 from threading import BoundedSemaphore, Lock
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+from marklight.engines import HISTORY, parse_address
 from marklight.engines import open as open_engine
-from marklight.engines import parse_address
 from marklight.errors import UsageError
 from marklight.ingest.discover import Discover
 from marklight.ingest.pipeline import Ingest
@@ -44,7 +44,6 @@ from marklight.settings import Settings
 if TYPE_CHECKING:
     from marklight.engines import ServerSettings
     from marklight.ingest.git import Repository
-    from marklight.library.media import MediaNames
     from marklight.library.shared_index import SharedIndex
     from marklight.library.watching import Watcher
     from marklight.model import Vector
@@ -142,13 +141,6 @@ class Library(Operations):
         return CollectionFiles(self.collections, self.address.is_server)
 
     @once
-    def media_names(self) -> MediaNames:
-        """Return the image files of the collections, for embeds that name no folder."""
-        from marklight.library.media import MediaNames
-
-        return MediaNames()
-
-    @once
     def scope(self) -> tuple[tuple[str, str], ...]:
         """Return the scope of all searches if the library was opened by a folder inside it; else empty."""
         return scope_of(self.collections, self.place.part) if self.place.part else ()
@@ -193,10 +185,9 @@ class Library(Operations):
     @once
     def commits_engine(self) -> Engine:
         """Return the engine of the commits."""
-        from marklight.library import history
-
         self._check_open()
-        return history.open_engine(self.address, self.server_settings, self._recorded_folder)
+        address = self.address.beside(HISTORY)
+        return open_engine(address, self.server_settings, self._recorded_folder)
 
     @property
     def _recorded_folder(self) -> Path | None:
@@ -232,7 +223,7 @@ class Library(Operations):
             if index != self.address.folder and (
                 record.is_orphaned or record.is_of(self.place.folder)
             ):
-                for folder in (index, index / "history"):
+                for folder in (index, index / HISTORY):
                     vectors |= stored_vectors(folder, model, digests)
         return vectors
 

@@ -10,9 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from marklight import engines
 from marklight.answer import within_budget
-from marklight.engines import EngineAddress, ServerSettings
 from marklight.errors import Busy, HistoryError, Message, NotFound, RepositoryOutside, StoreError
 from marklight.ingest.git import Repository, find
 from marklight.ingest.history import CommitIngest, RepositoryState
@@ -26,7 +24,7 @@ from marklight.library.refresh import (
 from marklight.library.search import PreparedSearch, open_search, prepare, search_deep_enough
 from marklight.library.validation import commit_query
 from marklight.model import Document, DocumentId
-from marklight.ports import WRITER_SECONDS, Embedder, Engine, Progress, Rewrite, Snapshot, Tools
+from marklight.ports import WRITER_SECONDS, Embedder, Progress, Rewrite, Snapshot, Tools
 from marklight.query import Filters, Query
 from marklight.report import Report
 from marklight.results import SHORT_HASH, Commit, Commits
@@ -36,24 +34,9 @@ from marklight.search.pipeline import Pipeline
 if TYPE_CHECKING:
     from marklight.library import Library
 
-FOLDER = "history"
-"""Folder of the history index, inside that of the library's index."""
 SKIPPED_STAGES = ("existing_files", "exact_duplicates", "near_duplicates", "semantic_duplicates")
 """Stages that do not apply to commits: they have no file, and two commits with the same text are two results."""
 _SHORT_HASH = re.compile(r"[0-9a-f]{4,64}")
-
-
-def open_engine(
-    address: EngineAddress,
-    settings: ServerSettings | None = None,
-    documents: Path | None = None,
-) -> Engine:
-    """Open the engine of commits beside that of documents."""
-    if address.folder is not None:
-        address = address._replace(folder=address.folder / FOLDER)
-    else:
-        address = address.beside(FOLDER)
-    return engines.open(address, settings, documents)
 
 
 def repositories(

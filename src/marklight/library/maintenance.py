@@ -155,7 +155,6 @@ def _disk(library: Library) -> Finding:
     return Finding("disk", free >= LOW_DISK_BYTES, f"{free / 1e9:.1f} GB free")
 
 
-HISTORY = "history"
 WAIT_SECONDS = 1.0
 """Time for another process to finish its commit."""
 _PARTS = re.compile(
@@ -242,7 +241,7 @@ def delete(places: Sequence[DataPlace]) -> None:
                 remove(place.path / name)
             with suppress(OSError):  # other files of the user are there
                 os.rmdir(place.path)
-            for index in (place.path, place.path / HISTORY):
+            for index in (place.path, place.path / engines.HISTORY):
                 release(index)
         if place.path.is_dir() and any(map(_PARTS.fullmatch, os.listdir(place.path))):
             raise StoreError(f"{place.path} could not be deleted completely", "Delete it by hand")

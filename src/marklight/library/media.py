@@ -10,6 +10,7 @@ import stat
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -106,22 +107,9 @@ def _open(root: Path, parts: list[str]) -> int:
         os.close(folder)
 
 
-class MediaNames:
-    """The images and attachments of a collection by name, listed at most every few seconds."""
-
-    def __init__(self) -> None:
-        self._listed: dict[str, tuple[float, Mapping[str, str]]] = {}
-
-    def find(self, collection: str, root: Path, name: str) -> str | None:
-        """Return the path of the file with this name, or this end of a path; the shortest if there are several."""
-        listed = self._listed.get(collection)
-        if listed is None or time.monotonic() - listed[0] > _LISTED_SECONDS:
-            listed = time.monotonic(), _media_paths(root)
-            self._listed[collection] = listed
-        return listed[1].get(name.lower())
-
-
-def _media_paths(root: Path) -> Mapping[str, str]:
+@lru_cache(maxsize=4)
+def _media_paths(root: Path, _: int) -> Mapping[str, str]:
+    """Return the paths of images and attachments by every end of them, the shortest of several; once in each period of time."""
     files = islice(visible_files(root), _MAX_FILES)
     shown = (entry.path for entry in files if _is_shown(entry.name))
     paths = [os.path.relpath(path, root).replace(os.sep, "/") for path in shown]
@@ -176,13 +164,13 @@ class LibraryNeighbours(Neighbours):
         for candidate in candidates:
             path = _normal(candidate)
             if path and _is_file(root, path):
-                return DocumentId(self._id.collection, path).named(self._library.files.several)
-        found = self._library.media_names.find(self._id.collection, root, _normal(rooted) or rooted)
-        return (
-            DocumentId(self._id.collection, found).named(self._library.files.several)
-            if found
-            else None
-        )
+                return self._named(path)
+        paths = _media_paths(root, int(time.monotonic() / _LISTED_SECONDS))
+        listed = paths.get((_normal(rooted) or rooted).lower())
+        return self._named(listed) if listed else None
+
+    def _named(self, path: str) -> str:
+        return DocumentId(self._id.collection, path).named(self._library.files.several)
 
 
 def _normal(path: str) -> str:

@@ -440,10 +440,6 @@ class CollectionFiles:
             pass
         return ""
 
-    def has_folder(self) -> bool:
-        """Return true if the folder of any collection is on this machine."""
-        return any(map(os.path.isdir, self.collections.values()))
-
     def missing(self) -> list[str]:
         """Return a notice for each collection whose folder does not exist."""
         what = "is not on this machine" if self.shared else "does not exist"

@@ -53,7 +53,9 @@ class SharedIndex:
         all folders of this user.
         """
         library = self._library
-        return not library.engine.read_only() and self.is_member and library.files.has_folder()
+        if library.engine.read_only() or not self.is_member:
+            return False
+        return any(map(os.path.isdir, library.collections.values()))
 
     @property
     def is_member(self) -> bool:

@@ -72,7 +72,6 @@ def open_end(
     """Open an index by the folder of a library, or by an engine address with the settings of `other` or the user."""
     from marklight.library import Library
     from marklight.library.configuration import read_settings, server_settings
-    from marklight.library.history import open_engine
 
     if isinstance(place, Library):
         yield End(place.engine, lambda: place.commits_engine, place)
@@ -94,7 +93,7 @@ def open_end(
     history: list[Engine] = []
 
     def open_history() -> Engine:
-        history.append(open_engine(address, settings))
+        history.append(engines.open(address.beside(engines.HISTORY), settings))
         return history[-1]
 
     engine = engines.open(address, settings)
