@@ -110,7 +110,9 @@ def quoted(text: str) -> str:
 
 def escape_json(serialised: str) -> str:
     """Escape characters in serialised JSON that are not safe to print; the values stay equal."""
-    return _UNSAFE_IN_JSON.sub(lambda match: _json_escape(match[0]), serialised)
+    import json
+
+    return _UNSAFE_IN_JSON.sub(lambda match: json.dumps(match[0])[1:-1], serialised)
 
 
 def _within_line(character: str) -> str:
@@ -128,13 +130,6 @@ _KEPT_WITHIN_LINE = lazy_pattern(
 
 def _escape(character: str) -> str:
     return character.encode("unicode_escape").decode()
-
-
-def _json_escape(character: str) -> str:
-    units = character.encode("utf-16-be")
-    return "".join(
-        f"\\u{units[start] << 8 | units[start + 1]:04x}" for start in range(0, len(units), 2)
-    )
 
 
 MAX_QUERY = 60

@@ -94,7 +94,11 @@ def context_levels(chunk: Chunk, document: OutlinedPage, parts: Parts) -> tuple[
             lines = level_lines(chunk, name, document, parts)
             larger.append((page.length(lines), number, lines))
     for characters, number, lines in sorted(larger):
-        if lines != levels[-1].lines or (len(levels) == 1 and _is_part_of_lines(chunk, page)):
+        # Its lines may contain more than the passage, such as a long line that was split.
+        is_first = len(levels) == 1
+        if lines != levels[-1].lines or (
+            is_first and not page.contains_only(chunk.lines, chunk.text)
+        ):
             levels.append(Level(LEVELS[number], lines, characters))
     return tuple(levels)
 
@@ -136,11 +140,6 @@ def neighbour_lines(chunk: Chunk, near: Sequence[Chunk], count: int) -> list[Lin
             return []
         first, last = inside[0], inside[-1]
     return [other.lines for other in near if first - count <= other.ordinal <= last + count]
-
-
-def _is_part_of_lines(chunk: Chunk, page: DocumentLines) -> bool:
-    """Return True if its lines contain more than the passage, such as those of a long line that was split."""
-    return not page.contains_only(chunk.lines, chunk.text)
 
 
 def _span(passage: Lines, *parts: Lines) -> Lines:

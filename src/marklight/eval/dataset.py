@@ -296,12 +296,15 @@ def _read_judgements(
     for number, line in _lines(folder, QRELS):
         cells = line.rstrip("\r").split("\t")
         where = f"{file}:{number}"
-        grade = _integer(cells[2]) if len(cells) == 3 else None
-        if grade is None:
+        try:
+            query, document, score = cells
+            grade = int(score)
+        except ValueError:
             if number == 1 and len(cells) == 3:
                 continue  # the header
-            raise UsageError(f"{where} is {line[:MAX_QUOTED]!r}", f"Expected {EXPECTED[QRELS]}")
-        query, document, _ = cells
+            raise UsageError(
+                f"{where} is {line[:MAX_QUOTED]!r}", f"Expected {EXPECTED[QRELS]}"
+            ) from None
         if query not in queries:
             wrong.append(f"{where} judges the query {query!r}, which is not in {QUERIES}")
         elif documents is not None and document not in documents:
@@ -366,10 +369,3 @@ def _lines(folder: Path, name: str) -> Iterator[tuple[int, str]]:
 def _encodable(text: str) -> str:
     """Replace lone surrogates, which JSON can express but UTF-8 cannot."""
     return text.encode("utf-8", "replace").decode()
-
-
-def _integer(text: str) -> int | None:
-    try:
-        return int(text)
-    except ValueError:
-        return None

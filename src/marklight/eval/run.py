@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cached_property
 from statistics import fmean
 
-from marklight.answer import Answer, Hit, Hits, cut_passages
+from marklight.answer import Answer, Hits, cut_passages
 from marklight.errors import UsageError
 from marklight.eval import metrics
 from marklight.eval.collection import Collection, Place
@@ -186,13 +186,23 @@ def run_queries(
         progress(phase, done, total)
         answer = _search(collection, query.text, mode, rejected)
         deep = _search(collection, query.text, mode, [], limit=DEPTH, min_confidence=0.0)
-        if dataset.drop_sources:
-            deep = replace(deep, hits=_without_sources(collection, deep.hits, query))
+        if (
+            dataset.drop_sources
+        ):  # finding the document that contains the query verbatim proves nothing
+            sources = set(query.sources) - set(query.answers)
+            kept = tuple(hit for hit in deep.hits if collection.id_of(hit) not in sources)
+            deep = replace(deep, hits=kept)
         outcomes.append(
             Outcome(
                 query,
                 ranking=_ranking(collection, deep.hits, wanted),
-                within={budget: _within(collection, deep, wanted, budget) for budget in BUDGETS},
+                # What `--max-tokens` would show, a truncated passage included.
+                within={
+                    budget: frozenset(
+                        dict(_ranking(collection, cut_passages(deep.hits, budget), wanted))
+                    )
+                    for budget in BUDGETS
+                },
                 answered=bool(answer.hits),
                 ms=answer.took_ms,
             )
@@ -227,31 +237,14 @@ def _search(
         return Answer(Query(text), ())
 
 
-def _without_sources(collection: Collection, hits: Hits, query: JudgedQuery) -> Hits:
-    """Drop documents that contain the query verbatim, as finding those proves nothing."""
-    sources = set(query.sources) - set(query.answers)
-    return tuple(hit for hit in hits if collection.id_of(hit) not in sources)
-
-
 def _ranking(
     collection: Collection, hits: Hits, wanted: Mapping[str, Place]
 ) -> tuple[tuple[str, float], ...]:
+    """Return the answers that passages are part of, else the ids of their documents, each with its best score."""
     scores: dict[str, float] = {}
     for hit in hits:
-        for id in _ids(collection.id_of(hit), hit, wanted):
+        document = collection.id_of(hit)
+        answers = [id for id, place in wanted.items() if place.overlaps(hit, document)]
+        for id in answers or [document]:
             scores[id] = max(hit.score, scores.get(id, 0.0))
     return tuple(scores.items())
-
-
-def _ids(document: str, hit: Hit, wanted: Mapping[str, Place]) -> list[str]:
-    """Return the answers that a passage is part of, else the id of its document."""
-    answers = [id for id, place in wanted.items() if place.overlaps(hit, document)]
-    return answers or [document]
-
-
-def _within(
-    collection: Collection, answer: Answer, wanted: Mapping[str, Place], budget: int
-) -> frozenset[str]:
-    """Return the ids of what `--max-tokens` would show, a truncated passage included."""
-    shown = cut_passages(answer.hits, budget)
-    return frozenset(id for id, _ in _ranking(collection, shown, wanted))

@@ -23,9 +23,7 @@ from marklight.text.markdown import embedding_digest
 
 _HAS_CONTENT = re.compile(r"[^\s\-*_=#|:.+<>/]")
 """A text of nothing but horizontal rules and dividers is no passage."""
-
-
-_SPACE = re.compile(r"\s+")
+_SPACE, _LINE_BREAK = re.compile(r"\s+"), re.compile(r"\n")
 _SENTENCE, _WORD, _CHARACTER = 1000, 1001, 1002
 """Ranks of split points inside a block, worse than any block's depth; between blocks the rank is the depth of the block that follows."""
 
@@ -224,18 +222,13 @@ def _entry(
     passages = PassageTexts(parsed, shared if sizes.boilerplate else ())
     for group in groups:
         _add_parent(document, passages, group, chunks, sections)
-    blocks = parsed.text_blocks if sizes.boilerplate else ()
-    digests = {block.digest: block.digest in shared for block in blocks if block.digest}
-    return Entry(document, tuple(_with_one_findable(chunks)), tuple(sections), digests)
-
-
-def _with_one_findable(chunks: list[Chunk]) -> list[Chunk]:
-    """Give the first passage of a document without text of its own a digest, so that its title is found."""
-    if chunks and all(passage.is_boilerplate for passage in chunks):
-        first = chunks[0]
+    if all(passage.is_boilerplate for passage in chunks):
+        first = chunks[0]  # gets a digest, so that the title of the document is found
         own_digest = embedding_digest(first.title, first.headings, first.own_text)
         chunks[0] = replace(first, digest=own_digest)
-    return chunks
+    blocks = parsed.text_blocks if sizes.boilerplate else ()
+    digests = {block.digest: block.digest in shared for block in blocks if block.digest}
+    return Entry(document, tuple(chunks), tuple(sections), digests)
 
 
 def _add_parent(
@@ -398,7 +391,8 @@ def _inside_unit(
     offset = start
     for point in (*nested, _SplitPoint(end, 0)):
         if point.at - offset > max_chars:
-            kind = _kind_at(parsed, offset)
+            index = bisect_right(parsed.block_starts, offset) - 1
+            kind = parsed.blocks[index].kind if index >= 0 else Kind.PROSE
             yield from _inside_block(parsed.text, offset, point.at, max_chars, kind)
         if point.at < end:
             yield point
@@ -409,8 +403,10 @@ def _inside_block(
     text: str, start: int, end: int, max_chars: int, kind: Kind
 ) -> Iterator[_SplitPoint]:
     """Return the split points inside a block: rows of code and tables, else sentences; words inside long ones."""
-    unit_ends = _line_ends if kind in (Kind.CODE, Kind.TABLE) else sentence_ends
-    ends = list(unit_ends(text, start, end))
+    if kind in (Kind.CODE, Kind.TABLE):
+        ends = [match.end() for match in _LINE_BREAK.finditer(text, start, end)]
+    else:
+        ends = sentence_ends(text, start, end)
     offset = start
     for sentence in (*ends, end):
         if sentence - offset > max_chars:
@@ -427,18 +423,6 @@ def _inside_block(
         if sentence < end:
             yield _SplitPoint(sentence, _SENTENCE)
         offset = sentence
-
-
-def _line_ends(text: str, start: int, end: int) -> Iterator[int]:
-    offset = text.find("\n", start, end)
-    while offset >= 0:
-        yield offset + 1
-        offset = text.find("\n", offset + 1, end)
-
-
-def _kind_at(parsed: ParsedText, offset: int) -> Kind:
-    index = bisect_right(parsed.block_starts, offset) - 1
-    return parsed.blocks[index].kind if index >= 0 else Kind.PROSE
 
 
 def _overlapping(

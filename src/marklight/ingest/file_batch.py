@@ -100,21 +100,17 @@ class FileBatch:
             self._remove(scanned.id, Failure(scanned.id, str(refused), state) if exists else None)
             return
         source = replace(source, file=stored_state(source.file, read_ns, before))
-        if (
-            indexed
-            and not rebuild
-            and (indexed.digest == digest(source.text) or self._is_older(indexed, source))
-        ):
+        # If another machine indexed a later version, two clones would replace each other's text for ever.
+        is_older = (
+            indexed and indexed.file.is_elsewhere and source.file.mtime_ns < indexed.file.mtime_ns
+        )
+        if indexed and not rebuild and (is_older or indexed.digest == digest(source.text)):
             if source.file != indexed.file:
                 self.touched.append((scanned.id, source.file))
             if indexed.recipe != self.recipe:
                 self.outdated.append(scanned.id)
         else:
             self.parse(scanned.id, source)
-
-    def _is_older(self, indexed: IndexedFile, source: Source) -> bool:
-        """Return true if another machine indexed a later version: else two clones would replace each other's text for ever."""
-        return indexed.file.is_elsewhere and source.file.mtime_ns < indexed.file.mtime_ns
 
     def parse(self, id: DocumentId, source: Source) -> None:
         """Parse one text; an error of the parser becomes a failure of this document alone."""

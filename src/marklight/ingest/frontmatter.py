@@ -10,6 +10,7 @@ from datetime import date, datetime, time
 from functools import cache
 from typing import Any
 
+from marklight import toml_values
 from marklight.lazy import dataclass
 
 MAX_CHARS = 100_000
@@ -49,7 +50,11 @@ def split(text: str) -> Frontmatter:
 
 def _load(fence: str, source: str, lines: int) -> Frontmatter:
     try:
-        loaded = _yaml(source) if fence == "---" else _toml(source)
+        if fence == "+++":
+            loaded: Any = toml_values.loads(source)
+        else:  # tabs as indentation are the most frequent error in YAML
+            blank = not source.strip()
+            loaded = None if blank else _yaml_loader()(source.replace("\t", "    "))
         if loaded is None:
             return Frontmatter(lines=lines)
         if not isinstance(loaded, dict):
@@ -68,19 +73,6 @@ def _reason(error: Exception) -> str:
     if mark is not None:
         return f"line {mark.line + 2}: {getattr(error, 'problem', None) or 'not valid YAML'}"
     return " ".join(str(error).split())[:200] or type(error).__name__
-
-
-def _toml(source: str) -> Any:
-    from marklight import toml_values
-
-    return toml_values.loads(source)
-
-
-def _yaml(source: str) -> Any:
-    if not source.strip():
-        return None
-    # Tabs as indentation are the most frequent error in YAML.
-    return _yaml_loader()(source.replace("\t", "    "))
 
 
 @cache

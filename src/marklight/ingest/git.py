@@ -345,16 +345,11 @@ def find(folder: Path) -> Repository | None:
         raise HistoryError(f"The path of the repository around {folder} contains a line break")
     resolved, git_folder = folder.resolve(), Path(rest[0]).resolve()
     # Not what git calls the root of the files: `core.worktree` could name any folder above.
-    root = git_folder if resolved.is_relative_to(git_folder) else _root(resolved)
+    above = (folder for folder in (resolved, *resolved.parents) if os.path.lexists(folder / ".git"))
+    root = git_folder if resolved.is_relative_to(git_folder) else next(above, resolved)
     repository = Repository(root, (resolved / store).resolve(), git_folder)
     verify_containment(repository)
     return repository
-
-
-def _root(folder: Path) -> Path:
-    """Return the nearest folder upward with a `.git`."""
-    around = (folder, *folder.parents)
-    return next((parent for parent in around if os.path.lexists(parent / ".git")), folder)
 
 
 def verify_containment(repository: Repository) -> None:
@@ -409,7 +404,9 @@ def _verify_content(repository: Repository) -> None:
     # Alternates outside are rejected although they give objects without refs, as in `git clone --shared`: hashes of private commits
     # are no secret (lock files and submodules have them), and one of them in a ref is enough to read all of its history.
     if os.path.lexists(repository.store / "objects" / "info" / "alternates"):
-        for path in _alternates(repository):
+        lines = os.fsdecode(run(repository, "count-objects", "-v")).removesuffix("\n").split("\n")
+        mark = "alternate: "  # also of folders that others name in turn
+        for path in (line.removeprefix(mark) for line in lines if line.startswith(mark)):
             _verify_inside(repository, "objects/info/alternates", path)
             paths.append(os.path.realpath(path))
     seen = set(paths)
@@ -434,12 +431,6 @@ def _links(path: str) -> Iterator[str]:
                     yield entry.path
                 elif entry.is_dir(follow_symlinks=False):
                     folders.append(entry.path)
-
-
-def _alternates(repository: Repository) -> list[str]:
-    """Return the folders of objects that git reads beside the repository's own, those that they name in turn included."""
-    lines = os.fsdecode(run(repository, "count-objects", "-v")).removesuffix("\n").split("\n")
-    return [line.removeprefix("alternate: ") for line in lines if line.startswith("alternate: ")]
 
 
 def _verify_inside(repository: Repository, what: str, path: str) -> None:

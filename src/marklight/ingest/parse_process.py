@@ -119,21 +119,18 @@ def read_ahead(
                 ahead.append(_Part(files, result, batch))
             if not ahead:
                 return
-            if not ahead[0].result.done() and (free := _first_free(ahead)) is not None:
+            # The first part that the process has not begun with is taken from it.
+            free = (index for index, part in enumerate(ahead) if part.result.cancel())
+            if not ahead[0].result.done() and (taken := next(free, None)) is not None:
                 done = Future[FileBatch | None]()
-                done.set_result(reader(ahead[free].files))
-                ahead[free] = ahead[free]._replace(result=done)
+                done.set_result(reader(ahead[taken].files))
+                ahead[taken] = ahead[taken]._replace(result=done)
                 continue
             part = ahead.popleft()
             read.append(part.result.result() or reader(part.files))
             if part.batch:
                 yield part.batch, reader.select(part.batch).joined(read)
                 read.clear()
-
-
-def _first_free(ahead: Iterable[_Part]) -> int | None:
-    """Return the first part that the process has not begun with, and take it from the process."""
-    return next((index for index, part in enumerate(ahead) if part.result.cancel()), None)
 
 
 class ParseProcess:

@@ -189,13 +189,10 @@ class InotifyWatch(Watch):
             yield folder + os.sep
         elif mask & self.IS_FOLDER and name:
             yield from (folder, os.path.join(folder, name) + os.sep)
-        elif not name or self._is_relevant(name) or self._is_new_link(folder, name, mask):
+        elif not name or self._is_relevant(name):
             yield folder
-
-    def _is_new_link(self, folder: str, name: str, mask: int) -> bool:
-        """Return true for a new symbolic link, which may lead to a folder."""
-        path = os.path.join(folder, name)
-        return bool(mask & (self.CREATE | self.MOVED_TO)) and os.path.islink(path)
+        elif mask & (self.CREATE | self.MOVED_TO) and os.path.islink(os.path.join(folder, name)):
+            yield folder  # the link may lead to a folder
 
 
 class NotifyWatch(Watch):

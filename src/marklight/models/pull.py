@@ -101,7 +101,9 @@ def pull(
     hub: Hub | None = None,
 ) -> ModelRecord:
     """Download a model by its name on the hub; parts that were downloaded before are reused."""
-    hub, repository = hub or Hub(), KNOWN[name].source if name in KNOWN else name
+    hub, known = hub or Hub(), KNOWN.get(name)
+    repository = known.source if known else name
+    published = {file.path: file.sha256 for file in known.files} if known else {}
     check_name(name)
     check_tokenizers(name)
     with locked_place(name, cache_dir) as target:
@@ -113,19 +115,13 @@ def pull(
         digests = {}
         for number, file in enumerate(wanted):
             place = f"{quote(repository)}/resolve/{quote(commit, safe='')}/{quote(file.path)}"
-            sha256 = _known_digest(name, file)
+            sha256 = published.get(file.path) or (file.lfs.sha256 if file.lfs else "")
             digests[file.path] = _fetch(hub, place, file, sha256, draft, progress)
             progress("files", number + 1, len(wanted))
         weights = {path: sha for path, sha in digests.items() if path not in CONFIGURATION}
         source = {"state": "pulled", "source": f"{hub.address}/{repository}", "revision": commit}
         finish(draft, target, name, weights, source)
     return stored_record(target)
-
-
-def _known_digest(name: str, file: HubFile) -> str:
-    files = KNOWN[name].files if name in KNOWN else ()
-    digests = {record.path: record.sha256 for record in files}
-    return digests.get(file.path) or (file.lfs.sha256 if file.lfs else "")
 
 
 def _listing(hub: Hub, repository: str, revision: str) -> tuple[str, dict[str, HubFile]]:
@@ -151,17 +147,13 @@ def _wanted(repository: str, files: dict[str, HubFile]) -> list[HubFile]:
     configuration = [path for path in CONFIGURATION if path in files]
     wanted = (*configuration, "tokenizer.json", *beside, model)
     for path in wanted:
-        if not _is_below(path):
+        steps = PurePosixPath(path)
+        if steps.is_absolute() or ".." in steps.parts or "\\" in path or ":" in path:
             raise ModelError(
                 f"{repository} lists a file outside of its folder: {path!r}",
                 "Nothing was downloaded; do not trust this hub",
             )
     return [files[path] for path in wanted]
-
-
-def _is_below(path: str) -> bool:
-    steps = PurePosixPath(path)
-    return not (steps.is_absolute() or ".." in steps.parts or "\\" in path or ":" in path)
 
 
 def _delete_others(draft: Path, wanted: list[HubFile]) -> None:

@@ -194,13 +194,11 @@ def first_words(text: str) -> str:
 def trim_stop_words(text: str, language: str = ENGLISH) -> str:
     """Remove the stop words at both ends of a query: `when is the pen test?` becomes `pen test?`."""
     words, dropped = text.split(), stop_words(language)
-    content = [index for index, word in enumerate(words) if not _is_among(word, dropped)]
+    matches = map(_QUERY_WORD.fullmatch, words)
+    content = [
+        index for index, match in enumerate(matches) if not match or fold(match[1]) not in dropped
+    ]
     return " ".join(words[content[0] : content[-1] + 1]) if content else text
-
-
-def _is_among(word: str, words: frozenset[str]) -> bool:
-    match = _QUERY_WORD.fullmatch(word)
-    return match is not None and fold(match[1]) in words
 
 
 def vocabulary_terms(text: str) -> set[str]:

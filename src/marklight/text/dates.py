@@ -108,7 +108,12 @@ def find_date_expressions(text: str, today: date) -> list[WrittenDate]:
 
     Weeks begin on Monday. Where two readings overlap, the longer one counts.
     """
-    expressions = [*find_dates(text), *_periods(text), *_relative(text, today)]
+    expressions = [*find_dates(text), *_periods(text)]
+    expressions += (
+        WrittenDate(*match.span(), *days)
+        for match in _RELATIVE.finditer(text)
+        if (days := _relative_days(match, today))
+    )
     chosen: list[WrittenDate] = []
     for expression in sorted(expressions, key=lambda one: (one.start - one.end, one.start)):
         if all(expression.end <= other.start or other.end <= expression.start for other in chosen):
@@ -175,12 +180,6 @@ def _periods(text: str) -> Iterator[WrittenDate]:
             year, quarter = int(match["qy1"] or match["qy2"]), int(match["q1"] or match["q2"])
             first = date(year, 3 * quarter - 2, 1)
             yield WrittenDate(*match.span(), first, _last_of_month(date(year, 3 * quarter, 1)))
-
-
-def _relative(text: str, today: date) -> Iterator[WrittenDate]:
-    for match in _RELATIVE.finditer(text):
-        if days := _relative_days(match, today):
-            yield WrittenDate(*match.span(), *days)
 
 
 def _relative_days(match: re.Match[str], today: date) -> tuple[date, date] | None:
@@ -343,15 +342,11 @@ def _offset(zone: str) -> timedelta:
 
 def _end(begin: datetime, components: int, has_fraction: bool) -> datetime:
     """Return the exclusive end of a date with so many components: year, month, day, hour, minute, second."""
-    match components:
-        case 1:
-            return begin.replace(year=begin.year + 1)
-        case 2:
-            return (begin + timedelta(days=31)).replace(day=1)
-        case 3:
-            return begin + timedelta(days=1)
-        case 4:
-            return begin + timedelta(hours=1)
-        case 5:
-            return begin + timedelta(minutes=1)
-    return begin + timedelta(microseconds=1) if has_fraction else begin + timedelta(seconds=1)
+    if components == 1:
+        return begin.replace(year=begin.year + 1)
+    if components == 2:
+        return (begin + timedelta(days=31)).replace(day=1)
+    unit = (
+        "microseconds" if has_fraction else ("days", "hours", "minutes", "seconds")[components - 3]
+    )
+    return begin + timedelta(**{unit: 1})

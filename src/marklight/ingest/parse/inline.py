@@ -82,6 +82,9 @@ class Inline(MarkdownIt):
         return self.inline.parse(content, self, env, [])
 
 
+_inline_rules = cache(Inline)
+
+
 def too_costly(content: str) -> bool:
     """Return true if a paragraph is too long, or matching its brackets would take quadratic time."""
     if len(content) > MAX_CHARS:
@@ -255,12 +258,6 @@ class Text(NamedTuple):
     """Level of a heading; 0 for a paragraph, `HTML` for an HTML block."""
 
 
-@cache
-def inline_parser(*, text: bool) -> Inline:
-    """Return the inline rules, made once."""
-    return Inline(text=text)
-
-
 def add_mentions(texts: Iterable[Text], env: dict[str, Any], parsed: ParsedText) -> None:
     """Add headings, mentions, tags and block ids to a parsed text."""
     reader = _Reader(env, parsed)
@@ -331,7 +328,7 @@ class _Reader:
         parsed, parts, text_at = self.parsed, [], 0
         place = _LineCounter(text)
         open_link: tuple[str, int] | None = None
-        for token in inline_parser(text=text.level > 0).tokens(text.content, self.env):
+        for token in _inline_rules(text=text.level > 0).tokens(text.content, self.env):
             kind = token.type
             if kind in ("text", "code_inline", "wikilink", "tag", "image"):
                 parts.append(token.content)

@@ -196,7 +196,11 @@ class _Writer:
                 content = CUSTOM_ANCHOR.sub("", token.content) if heading else token.content
                 if index and tokens[index - 1].type == "paragraph_open":
                     content = _without_task(content, tokens, index)
-                token.children = _inlines(content, env)
+                token.children = (
+                    [Token("text", "", 0, content=content)]
+                    if too_costly(content)
+                    else render_inline().tokens(content, env)
+                )
                 self._mark_embed(tokens, index)
             heading = token.type == "heading_open"
         tokens = move_footnotes(tokens, env)
@@ -405,12 +409,6 @@ def _without_task(content: str, tokens: Sequence[Token], index: int) -> str:
         return content
     tokens[index - 2].attrSet("data-task", "open" if task[1] == " " else "done")
     return f"{'☐' if task[1] == ' ' else '☑'} {content[task.end() :]}"
-
-
-def _inlines(content: str, env: dict[str, Any]) -> list[Token]:
-    if too_costly(content):
-        return [Token("text", "", 0, content=content)]
-    return render_inline().tokens(content, env)
 
 
 _Rule = Callable[["_Writer", Token], str]
