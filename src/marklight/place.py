@@ -253,8 +253,6 @@ def _inode(path: Path | str) -> int:
 
 
 INDEX_FOLDER = ".marklight"
-PLACES = ("data", "folder")
-"""Values of `index.place`: the data directory of the user, or `INDEX_FOLDER` beside the documents."""
 PROJECT_FILE = "marklight.toml"
 MAX_NAMED = 3
 """Libraries or similar names that one message names."""
@@ -364,8 +362,6 @@ def index_address(folder: Path, engine: str, place: str) -> str:
         return f"file:{path}"
     if engine:  # an engine that keeps no files
         return engine
-    if place not in PLACES:
-        raise SettingsError(f"index.place must be {' or '.join(PLACES)}, but is {place!r}")
     index = find_index(folder)
     return f"file:{folder / INDEX_FOLDER if place == 'folder' else index}"
 

@@ -99,6 +99,10 @@ def convert(value: Any, kind: Any) -> Any:
         if value is None or (isinstance(value, Written) and value in ("", "none")):
             return None
         return convert(value, next(type_ for type_ in arguments if type_ is not type(None)))
+    if origin is typing.Literal:
+        if (chosen := convert(value, str)) not in arguments:
+            raise ValueError
+        return chosen
     if isinstance(value, Written) and kind is not str:
         value = _parse(value)
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
@@ -136,6 +140,8 @@ def type_name(kind: Any) -> str:
     origin = typing.get_origin(kind)
     if origin in (types.UnionType, typing.Union):
         return type_name(typing.get_args(kind)[0])
+    if origin is typing.Literal:
+        return " or ".join(typing.get_args(kind))
     if origin is tuple:
         return "a list of texts"
     if origin is not None:

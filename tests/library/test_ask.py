@@ -322,7 +322,7 @@ def test_the_settings_file_of_a_folder_cannot_choose_a_server(
     [
         ({"name": "llama"}, "ask.name = 'llama' is not a model on a server"),
         ({"name": "openai:m"}, "ask.address is missing"),
-        ({"name": "ollama:m", "unsupported": "hide"}, "ask.unsupported = 'hide' is none of"),
+        ({"name": "ollama:m", "unsupported": "hide"}, "ask.unsupported must be mark or remove"),
         ({"name": "ollama:m", "key_variable": "sk-abcdefghijklmnop1234"}, "seems to contain"),
     ],
 )

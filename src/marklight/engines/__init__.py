@@ -6,7 +6,7 @@ import os
 from dataclasses import field
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from marklight.errors import SettingsError, StoreError
 from marklight.lazy import dataclass
@@ -23,8 +23,6 @@ HISTORY = "history"
 KNOWN = "Use file:PATH or postgresql://HOST/DATABASE"
 
 A_DAY_SECONDS = 86_400
-QUANTIZATIONS = ("none", "scalar", "binary")
-EMBEDDING_PLACES = ("here", "workers")
 
 
 class Host(NamedTuple):
@@ -105,24 +103,18 @@ class QdrantSettings:
     """Shards of a new collection; 0 creates two for each node of a cluster, one on a single node."""
     replicas: Annotated[int, Within(1, 100)] = 2
     """Copies of each shard of a new collection; at most one on each node."""
-    quantization: str = "none"
+    quantization: Literal["none", "scalar", "binary"] = "none"
     """Compression of the vectors that are searched: `none`, `scalar` (8 bits) or `binary` (1 bit). Results are scored again with the full vectors."""
     on_disk: bool = False
     """Keep the full vectors on disk instead of in memory."""
-
-    def __post_init__(self) -> None:
-        _check_choice("qdrant.quantization", self.quantization, QUANTIZATIONS)
 
 
 @dataclass(frozen=True, slots=True)
 class QueueSettings:
     """The queue of passages to embed, in PostgreSQL, and the workers that take from it."""
 
-    embed: str = "here"
+    embed: Literal["here", "workers"] = "here"
     """Process that embeds new passages: `here` (the one that indexes them) or `workers` (`marklight worker`)."""
-
-    def __post_init__(self) -> None:
-        _check_choice("queue.embed", self.embed, EMBEDDING_PLACES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,11 +126,6 @@ class ServerSettings:
     queue: QueueSettings = field(default_factory=QueueSettings)
     machine: str = ""
     """Random id of this user on this machine: each machine has its own file times of the same documents."""
-
-
-def _check_choice(key: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise SettingsError(f"{key} must be {' or '.join(choices)}, but is {value!r}")
 
 
 def has_scheme(address: str) -> bool:

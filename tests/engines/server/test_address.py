@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marklight import engines
 from marklight.engines import Host, parse_address
 from marklight.errors import MarklightError, SettingsError
+from marklight.library.configuration import read_settings
 
 SECRET = "s3cr3t"
 
@@ -189,7 +189,7 @@ def test_a_missing_package_is_one_line_that_names_the_extra() -> None:
 
 
 def test_a_setting_with_fixed_choices_is_checked() -> None:
-    with pytest.raises(SettingsError, match="none or scalar or binary"):
-        engines.QdrantSettings(quantization="some")
-    with pytest.raises(SettingsError, match="here or workers"):
-        engines.QueueSettings(embed="elsewhere")
+    with pytest.raises(SettingsError, match="must be none or scalar or binary, not 'some'"):
+        read_settings(None, ["qdrant.quantization=some"])
+    with pytest.raises(SettingsError, match="must be here or workers, not 'elsewhere'"):
+        read_settings(None, ["queue.embed=elsewhere"])
