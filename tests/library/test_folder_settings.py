@@ -25,7 +25,6 @@ OTHER: dict[str, Any] = {
     "ask.unsupported": "remove",
     "files.parsers": {"*.txt": "none"},
     "index.place": "folder",
-    "model.multilingual": "never",
     "qdrant.quantization": "binary",
     "queue.embed": "workers",
     "search.fuse": "reciprocal",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import threading
 import time
@@ -29,7 +28,6 @@ class Behaviour:
     """What it wants as a bearer token."""
     digest: str = "sha256:one"
     context_length: int = 2048
-    base64: bool = False
     shuffled: bool = False
     """Results are returned in another order, with their index."""
     longest: int = 0
@@ -136,7 +134,7 @@ def serving(does: Behaviour) -> Iterator[str]:
             rows = 3.0 * FakeEmbedder(dimension=dimension).embed_passages(given["input"])
             if self.path == "/api/embed":
                 return 200, {"model": given["model"], "embeddings": rows.tolist()}
-            items = [{"index": at, "embedding": _written(row)} for at, row in enumerate(rows)]
+            items = [{"index": at, "embedding": row.tolist()} for at, row in enumerate(rows)]
             return 200, {"object": "list", "data": items[::-1] if does.shuffled else items}
 
         def _scores(self, given: Any) -> tuple[int, Any]:
@@ -173,11 +171,6 @@ def serving(does: Behaviour) -> Iterator[str]:
                     time.sleep(does.drip_seconds)
             else:
                 self.wfile.write(body)
-
-    def _written(row: Any) -> Any:
-        if does.base64:
-            return base64.b64encode(row.astype("<f4").tobytes()).decode()
-        return row.tolist()
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True

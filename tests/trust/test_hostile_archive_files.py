@@ -161,7 +161,7 @@ def test_flipped_and_cut_bytes_are_noticed(members: Members, tmp_path: Path) -> 
 def _read(path: Path) -> list[bytes]:
     with archives.Archive(path) as archive:
         archive.verify()
-        return [archive._data(name) for name in archive.names if name != "manifest.json"]
+        return [archive._data(name) for name in archive.members if name != "manifest.json"]
 
 
 def test_a_file_that_is_no_archive_is_refused(target: marklight.Library, tmp_path: Path) -> None:

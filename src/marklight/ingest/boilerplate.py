@@ -20,7 +20,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from marklight.ingest.parse import ParsedText, Title
-from marklight.model import Document, DocumentId
+from marklight.model import Document, DocumentId, without_spans
 from marklight.ports import Snapshot
 from marklight.text.markdown import without_comments
 
@@ -265,9 +265,8 @@ class PassageTexts:
     def of(self, start: int, end: int) -> tuple[str, tuple[tuple[int, int], ...]]:
         """Return the text of a span of the document, and the parts of it that are boilerplate."""
         cuts = list(_clipped(self.parsed.comments, start, end))
-        text = self.parsed.text
-        kept = pairwise((start, *(place for cut in cuts for place in cut), end))
-        pieces = [text[one:other] for one, other in list(kept)[::2]]
+        text = self.parsed.text[start:end]
+        kept = without_spans(text, [(one - start, other - start) for one, other in cuts])
         parts: list[tuple[int, int]] = []
         for one, other in _clipped(self._spans, start, end):
             first, last = (place - start - _removed(cuts, place) for place in (one, other))
@@ -275,7 +274,7 @@ class PassageTexts:
                 first = parts.pop()[0]
             if first < last:
                 parts.append((first, last))
-        return "".join(pieces), tuple(parts)
+        return kept, tuple(parts)
 
     def is_shared(self, own_text: str, heading: int | None) -> bool:
         """Return true if a passage has no words of its own, and its heading, given by its offset, is shared too."""

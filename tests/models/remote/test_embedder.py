@@ -29,12 +29,6 @@ def test_rows_are_ordered_by_index(does: Behaviour, address: str, tmp_path: Path
     np.testing.assert_allclose(found, FAKE.embed_passages(texts), atol=1e-6)
 
 
-def test_base64_vectors_are_decoded(does: Behaviour, address: str, tmp_path: Path) -> None:
-    does.base64 = True
-    found = opened(address, tmp_path).embed_passages(["one", "two"])
-    np.testing.assert_allclose(found, FAKE.embed_passages(["one", "two"]), atol=1e-6)
-
-
 def test_prefixes_are_added_to_queries_and_passages(
     does: Behaviour, address: str, tmp_path: Path
 ) -> None:

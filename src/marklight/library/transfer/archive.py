@@ -23,7 +23,7 @@ import secrets
 import stat
 import struct
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from hashlib import blake2b, sha256
 from pathlib import Path
@@ -83,7 +83,7 @@ _MAX_MEMBER_NAME = 64
 _MEMBER = re.compile(
     r"documents/\d{6}\.jsonl|(vectors|terms)/\d{1,4}/\d{6}\.(json|f32)|manifest\.json"
 )
-_MAX_SIZES = {"json": 32_000_000}
+_MAX_JSON = 32_000_000
 """Bytes of the manifest and of lists of keys: Python needs up to 20 times as much memory for them."""
 
 
@@ -145,7 +145,8 @@ def _write(source: Source, file: Any, progress: Progress) -> int:
                 passages += len(entry.chunks)
                 yield _importable(encode_entry(entry), entry.document)
 
-        members.add_lines("documents", lines())
+        for number, page in enumerate(_pages(lines())):
+            members.add(f"documents/{number:06}.jsonl", b"\n".join(page))
         models = dict(sorted(source.contents.models().items()))
         for number, model in enumerate(models):
             progress("Exporting vectors", number, len(models))
@@ -198,11 +199,6 @@ class _Members:
         info.compress_type = ZIP_STORED if name.endswith(".f32") else ZIP_DEFLATED
         self._archive.writestr(info, data)
         self.written.append((name, len(data), sha256(data).hexdigest()))
-
-    def add_lines(self, part: str, lines: Iterable[bytes]) -> None:
-        """Add lines as members of bounded size."""
-        for number, page in enumerate(_pages(lines)):
-            self.add(f"{part}/{number:06}.jsonl", b"\n".join(page))
 
     def add_vectors(self, part: str, groups: Iterable[Vectors]) -> int:
         """Add vectors as pairs of members, keys and rows; return how many."""
@@ -262,7 +258,7 @@ class Archive:
             raise UsageError(f"{path} is not a regular file", "Give the path of an archive")
         self._file: BinaryIO = os.fdopen(descriptor, "rb")
         self._size = status.st_size
-        self._members: dict[str, _Member] = {}
+        self.members: dict[str, _Member] = {}
         self._digests: dict[str, str] = {}
         self.manifest = Manifest("", 0, 0, 0, (), {}, ())
         self.digest = ""
@@ -273,11 +269,6 @@ class Archive:
 
     def __exit__(self, *error: object) -> None:
         self._file.close()
-
-    @property
-    def names(self) -> Collection[str]:
-        """Return the names of all members."""
-        return self._members.keys()
 
     # Verification
 
@@ -292,16 +283,16 @@ class Archive:
         data, unpacked, position = b"", 0, 0
         while member := _next_member(self._file, position):
             progress("Verifying archive", position, self._size)
-            if MANIFEST in self._members or member.name in self._members:
+            if MANIFEST in self.members or member.name in self.members:
                 raise invalid("it has a member after its manifest, or the same member twice")
             unpacked += member.size
             if len(members) >= MAX_MEMBERS or unpacked > FREE_BYTES + MAX_RATIO * self._size:
                 raise invalid("it has too many members, or too much data for the size of the file")
-            self._members[member.name] = member
+            self.members[member.name] = member
             data = self._unpack(member)
             members.append((member.name, member.size, sha256(data).hexdigest()))
             position = member.start + member.compressed
-        if MANIFEST not in self._members:
+        if MANIFEST not in self.members:
             raise invalid("it is incomplete, or not an archive of Marklight")
         self.digest = members.pop()[2]
         self.manifest = _decode_manifest(data)
@@ -325,13 +316,13 @@ class Archive:
 
     def _data(self, name: str) -> bytes:
         """Return the data of a member, verified again, as the file may have changed."""
-        data = self._unpack(self._members[name])
+        data = self._unpack(self.members[name])
         if sha256(data).hexdigest() != self._digests[name]:
             raise invalid(f"{name} changed while it was read")
         return data
 
-    def _lines(self, part: str) -> Iterator[bytes]:
-        for name in self._names(part, "jsonl"):
+    def _lines(self) -> Iterator[bytes]:
+        for name in self._names("documents", "jsonl"):
             data, start = self._data(name), 0
             while start <= len(data):
                 end = data.find(b"\n", start)
@@ -344,7 +335,7 @@ class Archive:
     def _names(self, part: str, suffix: str) -> list[str]:
         """Return the members of a part; they must be numbered from 0 without gaps."""
         names = [
-            name for name in self._members if name.startswith(f"{part}/") and name.endswith(suffix)
+            name for name in self.members if name.startswith(f"{part}/") and name.endswith(suffix)
         ]
         if names != [f"{part}/{number:06}.{suffix}" for number in range(len(names))]:
             raise invalid(f"members of {part} are missing or out of order")
@@ -361,7 +352,7 @@ class Archive:
         )
 
     def entries(self) -> Iterator[Entry]:
-        return map(decode_entry, self._lines("documents"))
+        return map(decode_entry, self._lines())
 
     def models(self) -> Mapping[str, int]:
         return dict(self.manifest.models)
@@ -399,7 +390,7 @@ def _next_member(file: BinaryIO, position: int) -> _Member | None:
     name = file.read(min(length, _MAX_MEMBER_NAME)).decode("ascii", "replace")
     if flags or extra or method not in (_STORED, _DEFLATED) or not _MEMBER.fullmatch(name):
         raise invalid("it is not an archive of Marklight")
-    max_size = _MAX_SIZES.get(name.rpartition(".")[2], MAX_PAGE)
+    max_size = _MAX_JSON if name.endswith(".json") else MAX_PAGE
     # Data that cannot be compressed grows by less than a percent.
     if size > max_size or compressed > size + size // 100 + 64:
         raise invalid(f"{name} is too large")
@@ -448,7 +439,7 @@ def _validate(archive: Archive, progress: Progress) -> None:
                 raise invalid("a term is too long")
     parts = ["documents"]
     parts += [f"{part}/{n}" for n in range(len(archive.models())) for part in ("vectors", "terms")]
-    for name in archive.names:
+    for name in archive.members:
         if name != MANIFEST and name.rpartition("/")[0] not in parts:
             raise invalid(f"{name} belongs to no model")
 

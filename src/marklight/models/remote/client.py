@@ -215,27 +215,22 @@ class Client:
 
     def _rejected(self, response: Response) -> RequestRejected:
         reason = _error_message(response, self.server.key)
-        suffix = f": {reason}" if reason else ""
+        suffix = f" (status {response.status})" + (f": {reason}" if reason else "")
         if response.status in (401, 403):
-            return RequestRejected(
-                f"{self.server} requires a valid API key (status {response.status}){suffix}",
+            message = f"{self.server} requires a valid API key{suffix}"
+            hint = (
                 "Set key_variable to the name of the environment variable that contains it, or"
-                " key_command to a command that prints it",
-                response.status,
-                reason,
+                " key_command to a command that prints it"
             )
+            return RequestRejected(message, hint, response.status, reason)
         hint = {
             404: f"Check that the server has this model. With Ollama: ollama pull {self.server.model}"
             if self.server.kind == "ollama"
             else "Check that the server has this model, and the address",
             429: "It is overloaded, or the account's limit is reached; try again later",
         }.get(response.status, "See the server's log" if response.status >= 500 else "")
-        return RequestRejected(
-            f"{self.server} rejected the request (status {response.status}){suffix}",
-            hint,
-            response.status,
-            reason,
-        )
+        message = f"{self.server} rejected the request{suffix}"
+        return RequestRejected(message, hint, response.status, reason)
 
     def connection_failed(self, error: Exception) -> ModelServerError:
         """Return the error for a request that got no complete response."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import copy
 import re
 import time
@@ -18,7 +16,7 @@ from marklight.errors import ModelServerError
 from marklight.model import digest
 from marklight.models.onnx import replace_surrogates, run_in_threads
 from marklight.models.remote import ModelInfo, Server, ServerState
-from marklight.models.remote.client import Client, RequestRejected, RetryPolicy
+from marklight.models.remote.client import Client, Decoded, RequestRejected, RetryPolicy
 
 if TYPE_CHECKING:
     from marklight.model import Matrix, Vector
@@ -261,8 +259,7 @@ class _SharedState:
 
 
 class _Item(Struct):
-    embedding: list[float] | str
-    """Numbers, or base64 of 32-bit floats, as OpenAI sends to its own clients."""
+    embedding: list[float]
     index: int | None = None
 
 
@@ -280,22 +277,37 @@ class _OpenAIModels(Struct):
     data: list[_OpenAIModel]
 
 
-class OpenAI:
-    """`/v1/embeddings`, as in OpenAI, vLLM, llama.cpp, TEI, LocalAI and many others."""
+class _Api:
+    """API of a server: embeds texts, and returns the properties of the model."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
 
+    def _embed(
+        self,
+        path: str,
+        expected: type[Decoded],
+        texts: Sequence[str],
+        policy: RetryPolicy,
+        **more: Any,
+    ) -> Decoded:
+        server = self.client.server
+        shortened = {"dimensions": server.dimension} if server.dimension else {}
+        payload = {"model": server.model, "input": list(texts), **shortened, **more}
+        size = 1_000_000 + VECTOR_BYTES * len(texts)
+        return self.client.request(path, expected, payload, policy=policy, max_bytes=size)
+
+
+class OpenAI(_Api):
+    """`/v1/embeddings`, as in OpenAI, vLLM, llama.cpp, TEI, LocalAI and many others."""
+
     def embed(self, texts: Sequence[str], policy: RetryPolicy) -> Matrix:
         """Return one row for each text, in order."""
-        server = self.client.server
-        payload = {**_payload(server, texts), "encoding_format": "float"}
-        size = _max_bytes(texts)
-        response = self.client.request(
-            "/embeddings", _OpenAIVectors, payload, policy=policy, max_bytes=size
+        response = self._embed(
+            "/embeddings", _OpenAIVectors, texts, policy, encoding_format="float"
         )
-        vectors = [item.embedding for item in in_order(response.data, server)]
-        return parse_vectors(vectors, len(texts), server)
+        vectors = [item.embedding for item in in_order(response.data, self.client.server)]
+        return parse_vectors(vectors, len(texts), self.client.server)
 
     def info(self, policy: RetryPolicy) -> ModelInfo:
         """Query the server for the model's dimension and token limit."""
@@ -325,21 +337,13 @@ class _OllamaDetails(Struct):
     model_info: dict[str, Any] = {}
 
 
-class Ollama:
+class Ollama(_Api):
     """`/api/embed`, with the model's digest and length from `/api/tags` and `/api/show`."""
-
-    def __init__(self, client: Client) -> None:
-        self.client = client
 
     def embed(self, texts: Sequence[str], policy: RetryPolicy) -> Matrix:
         """Return one row for each text, in order."""
-        server = self.client.server
-        payload = {**_payload(server, texts), "truncate": True}
-        size = _max_bytes(texts)
-        response = self.client.request(
-            "/api/embed", _OllamaVectors, payload, policy=policy, max_bytes=size
-        )
-        return parse_vectors(response.embeddings, len(texts), server)
+        response = self._embed("/api/embed", _OllamaVectors, texts, policy, truncate=True)
+        return parse_vectors(response.embeddings, len(texts), self.client.server)
 
     def info(self, policy: RetryPolicy) -> ModelInfo:
         """Query the server for the model's dimension, token limit and digest."""
@@ -387,31 +391,20 @@ def in_order(items: Sequence[Item], server: Server) -> list[Item]:
     return [by_index[position] for position in range(len(items))]
 
 
-def parse_vectors(items: Sequence[list[float] | str], count: int, server: Server) -> Matrix:
+def parse_vectors(items: Sequence[list[float]], count: int, server: Server) -> Matrix:
     """Return one row of length one for each of `count` texts; raise if the response is not that."""
     import numpy as np
 
     if len(items) != count:
         raise ModelServerError(f"{server} returned {len(items)} vectors for {count} texts", HINT)
     try:
-        decoded = [
-            np.frombuffer(base64.b64decode(item, validate=True), "<f4")
-            if isinstance(item, str)
-            else item
-            for item in items
-        ]
-    except (binascii.Error, ValueError):
-        raise ModelServerError(f"{server} returned values that are not vectors", HINT) from None
-    try:
-        matrix = np.array(decoded, np.float64)
+        matrix = np.array(items, np.float64)
     except ValueError:
         raise ModelServerError(f"{server} returned vectors of different lengths", HINT) from None
     if not matrix.shape[1]:
         raise ModelServerError(f"{server} returned vectors without numbers", HINT)
-    # Divided by the largest value before the norm is computed: squares of finite numbers may overflow.
+    # Divided by the largest value before the norm is computed: squares of numbers of JSON, which are finite, may overflow.
     largest = np.abs(matrix).max(axis=1, keepdims=True)
-    if not np.isfinite(largest).all():
-        raise ModelServerError(f"{server} returned a vector with NaN or infinity", HINT)
     if not largest.all():
         raise ModelServerError(f"{server} returned a vector of zeros", HINT)
     matrix /= largest
@@ -440,15 +433,6 @@ def estimate_tokens(text: str) -> int:
         else:
             count += -(-len(piece) // 2)
     return count
-
-
-def _payload(server: Server, texts: Sequence[str]) -> dict[str, Any]:
-    shortened = {"dimensions": server.dimension} if server.dimension else {}
-    return {"model": server.model, "input": list(texts), **shortened}
-
-
-def _max_bytes(texts: Sequence[str]) -> int:
-    return 1_000_000 + VECTOR_BYTES * len(texts)
 
 
 def _valid_limit(value: object) -> int:
