@@ -30,7 +30,6 @@ from marklight.private_files import cache_folder, data_folder, is_plain_folder, 
 from marklight.settings import user_file
 
 if TYPE_CHECKING:
-    from marklight.library import Library
     from marklight.models.remote import Server
 
 

@@ -10,10 +10,13 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, get_args
+
+import msgspec
+from msgspec import Struct
 
 from marklight import toml_values
 from marklight.errors import ModelError, UsageError
@@ -74,13 +77,13 @@ class ModelRow:
     path: str = ""
 
 
-class _Manifest(NamedTuple):
+class _Manifest(Struct):
     """Record stored beside a pulled or imported model."""
 
     name: str
-    state: str
     files: dict[str, str]
     """SHA-256 by path."""
+    state: str = "imported"
 
 
 def list_models(cache_dir: Path | None = None) -> list[ModelRow]:
@@ -164,7 +167,10 @@ def locked_place(name: str, cache_dir: Path | None) -> Iterator[Path]:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with _lock(target, name):
-            _sweep(target.parent, ".draft-*")
+            for draft in target.parent.glob(".draft-*"):
+                with suppress(OSError):  # deleted meanwhile
+                    if time.time() - draft.stat().st_mtime > ABANDONED_SECONDS:
+                        shutil.rmtree(draft, ignore_errors=True)
             yield target
     except OSError as error:
         raise ModelError(
@@ -180,17 +186,6 @@ def _lock(target: Path, name: str) -> AbstractContextManager[object]:
         raise ModelError(
             f"Another process is pulling or importing {name}", "Wait for it to finish"
         ) from error
-
-
-def _sweep(folder: Path, pattern: str) -> None:
-    """Delete abandoned drafts in a folder."""
-    for draft in folder.glob(pattern):
-        try:
-            abandoned = time.time() - draft.stat().st_mtime > ABANDONED_SECONDS
-        except OSError:  # deleted meanwhile
-            continue
-        if abandoned:
-            shutil.rmtree(draft, ignore_errors=True)
 
 
 def finish(
@@ -274,11 +269,8 @@ def _place(name: str, cache_dir: Path | None) -> Path:
 
 def _manifest(folder: Path) -> _Manifest:
     try:
-        content = json.loads((folder / MANIFEST).read_bytes())
-        return _Manifest(
-            str(content["name"]), str(content.get("state", "imported")), dict(content["files"])
-        )
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        return msgspec.json.decode((folder / MANIFEST).read_bytes(), type=_Manifest)
+    except (OSError, ValueError) as error:
         raise ModelError(
             f"The model in {folder} is damaged: {error}", "Pull or import it again"
         ) from error
