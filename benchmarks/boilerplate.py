@@ -17,7 +17,7 @@ from typing import Any
 
 import marklight
 from benchmarks._measure import eval_root, save
-from marklight.models import DEFAULT
+from marklight.models.record import DEFAULT
 
 NOTES = 1_000
 DOCUMENTS = {"keps": 100, "kubernetes": 100, "tldr": 200}

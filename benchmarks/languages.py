@@ -25,7 +25,7 @@ import marklight
 from benchmarks._measure import corpus, save, set_path
 from benchmarks.everyday import OFF_TOPIC, read_questions
 from marklight.library import Library
-from marklight.models import MULTILINGUAL
+from marklight.models.record import MULTILINGUAL
 from marklight.text.languages import detect
 
 LANGUAGES = ("de", "es", "fr", "ja", "ru", "zh")

@@ -306,11 +306,10 @@ def within_budget(
     kept = cut_passages(passages, max_tokens)
     if kept == passages:
         return passages, ""
-    from marklight.formatting import place_text
+    from marklight.formatting import counted, place_text
 
     omitted = passages[len(kept) :]
-    results = "1 result" if len(omitted) == 1 else f"{len(omitted)} results"
-    change = f"{results} left out" if omitted else "the last result cut"
+    change = f"{counted(len(omitted), 'result')} left out" if omitted else "the last result cut"
     refs = tuple(
         place_text(hit.chunk.document, several_collections, hit.chunk.lines)
         for hit in omitted or kept[-1:]

@@ -435,16 +435,7 @@ class Batch:
     manifest: Mapping[str, str] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        return bool(
-            self.entries
-            or self.removed
-            or self.touched
-            or self.failures
-            or self.vectors
-            or self.concepts
-            or self.communities is not None
-            or self.manifest
-        )
+        return self != Batch()
 
 
 def trail(title: str, headings: Iterable[str]) -> str:

@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from marklight.library.configuration import Model
-from marklight.models import MULTILINGUAL, load
+from marklight.models import load
+from marklight.models.record import MULTILINGUAL
 from marklight.ports import Embedder
 from tests.models import tiny
 from tests.models.serving import Behaviour, serving

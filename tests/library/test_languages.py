@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import marklight
-from marklight.models import MULTILINGUAL
+from marklight.models.record import MULTILINGUAL
 from tests.library.conftest import paths
 from tests.making import library, write
 

@@ -12,8 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from marklight.errors import ModelError
-from marklight.models import DEFAULT, DEFAULT_RERANKER, load, load_reranker
+from marklight.models import load, load_reranker
 from marklight.models.pull import Hub, pull
+from marklight.models.record import DEFAULT, DEFAULT_RERANKER
 from marklight.models.store import import_folder, list_models, stored_folder, verify
 from marklight.ports import Reranker
 from marklight.surfaces.cli import run

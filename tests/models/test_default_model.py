@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from marklight.errors import ModelError
-from marklight.models import MULTILINGUAL, load
-from marklight.models.record import GRANITE
+from marklight.models import load
+from marklight.models.record import GRANITE, MULTILINGUAL
 from marklight.ports import Embedder
 from marklight.private_files import cache_folder
 

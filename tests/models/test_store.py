@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from marklight.errors import ModelError, UsageError
-from marklight.models import MULTILINGUAL, load
-from marklight.models.record import DEFAULT
+from marklight.models import load
+from marklight.models.record import DEFAULT, MULTILINGUAL
 from marklight.models.store import (
     import_folder,
     list_models,

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from marklight.errors import ModelError
-from marklight.models import MULTILINGUAL, load
-from marklight.models.record import KNOWN, File
+from marklight.models import load
+from marklight.models.record import KNOWN, MULTILINGUAL, File
 from marklight.models.universal_encoder import UniversalEmbedder
 from marklight.ports import Embedder
 

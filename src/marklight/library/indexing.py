@@ -22,7 +22,7 @@ from marklight.library.refresh import (
     measure_unrelated,
     repeat_if_lost,
 )
-from marklight.models import KNOWN, MULTILINGUAL
+from marklight.models.record import KNOWN, MULTILINGUAL
 from marklight.place import STORE, nested_libraries, nested_notices
 from marklight.ports import WRITER_SECONDS, Progress, Snapshot
 from marklight.report import Report

@@ -11,6 +11,7 @@ from marklight.errors import Message, ModelError, UsageError
 from marklight.lazy import once
 from marklight.library.configuration import Ask, Model, Reranking
 from marklight.models import CachingEmbedder
+from marklight.models.record import DEFAULT_RERANKER, KNOWN, MULTILINGUAL
 from marklight.ports import Embedder, LanguageModel, Reranker, Snapshot
 from marklight.query import Mode, Query
 from marklight.search.fuse import Rerank
@@ -61,11 +62,11 @@ class ModelSelection:
         wanted, first = self.settings["model.multilingual"], self.embedder
         if wanted == "never" or first is None or not first.languages:
             return None
-        added = set(models.KNOWN[models.MULTILINGUAL].languages).difference(first.languages)
+        added = set(KNOWN[MULTILINGUAL].languages).difference(first.languages)
         if wanted == "auto" and added.isdisjoint(main_languages(of_documents)):
             return None
         try:
-            return self.embedder_named(models.MULTILINGUAL)
+            return self.embedder_named(MULTILINGUAL)
         except ModelError:
             if wanted == "always":
                 raise
@@ -133,7 +134,7 @@ class ModelSelection:
             return True
         from marklight.models.store import stored_folder
 
-        return stored_folder(models.DEFAULT_RERANKER) is not None
+        return stored_folder(DEFAULT_RERANKER) is not None
 
     @once
     def reranker_server(self) -> Server | None:
@@ -264,7 +265,7 @@ def _earlier_model(
     names = snapshot.status.manifest()
     for fingerprint, count in sorted(embedded.items(), key=lambda item: -item[1]):
         name = names.get(model_name_key(fingerprint))
-        if count <= have or name is None or name == models.MULTILINGUAL:
+        if count <= have or name is None or name == MULTILINGUAL:
             continue
         try:
             model = load(name)

@@ -11,6 +11,7 @@ from urllib.parse import unquote
 
 from marklight.errors import Message, NotFound, UsageError
 from marklight.formatting import place_text
+from marklight.ingest.path_filter import is_unicode
 from marklight.lazy import dataclass
 from marklight.library.refresh import CollectionFiles
 from marklight.model import Document, DocumentId, bounded_key
@@ -89,7 +90,7 @@ class References:
 
     def _find(self, reading: Reading) -> Document | None:
         """Return the document of a name; None if there is none, `_Ambiguous` if there are several."""
-        if not _is_unicode(reading.name):
+        if not _is_text(reading.name):
             return None
         for ids in self._matches(reading):
             documents = list(filter(None, map(self.snapshot.documents.get, dict.fromkeys(ids))))
@@ -123,7 +124,7 @@ class References:
         yield self._titled(name)
         if "\\" in name:  # as Windows writes it
             yield from self._matches(reading._replace(name=name.replace("\\", "/")))
-        if (decoded := unquote(name)) != name and _is_unicode(decoded):
+        if (decoded := unquote(name)) != name and _is_text(decoded):
             yield from self._matches(reading._replace(name=decoded))
 
     def _in_library(self, names: Iterable[str]) -> tuple[list[DocumentId], list[DocumentId]]:
@@ -208,13 +209,9 @@ def _key(name: str) -> str:
     return name.removeprefix("./").strip("/")
 
 
-def _is_unicode(name: str) -> bool:
+def _is_text(name: str) -> bool:
     """Return false for undecodable bytes of the command line (surrogates), which no document has in its name."""
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return "\0" not in name
+    return is_unicode(name) and "\0" not in name
 
 
 def _expanded(name: str) -> Path:

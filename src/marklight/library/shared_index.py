@@ -18,6 +18,7 @@ from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any
 
 from marklight.errors import Message, ModelError, ModelServerError, StoreError, UsageError
+from marklight.formatting import counted
 from marklight.library.refresh import embeds_here
 from marklight.model import Batch, Chunk, DocumentId, Vectors
 from marklight.place import is_library, remember
@@ -267,8 +268,7 @@ class EmbeddingWorker:
 
     def _fail(self, digests: Sequence[str], reason: str) -> None:
         self.queue.fail(self.model, self.name, digests, reason)
-        texts = "1 text" if len(digests) == 1 else f"{len(digests)} texts"
-        self.notify(f"{texts} could not be embedded: {reason}")
+        self.notify(f"{counted(len(digests), 'text')} could not be embedded: {reason}")
 
     def _refill(self) -> bool:
         """Queue texts that an empty queue lacks; return true if there were any."""

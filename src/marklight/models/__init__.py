@@ -14,7 +14,6 @@ from marklight.models.record import (
     GRANITE,
     KINDS,
     KNOWN,
-    MULTILINGUAL,
     UNIVERSAL,
     Kind,
     ModelRecord,
@@ -53,17 +52,6 @@ def _read_only(model: Embedder, text: str) -> Vector:
     vector = model.embed_query(text)
     vector.flags.writeable = False  # all callers share it
     return vector
-
-
-__all__ = [
-    "DEFAULT",
-    "DEFAULT_RERANKER",
-    "KNOWN",
-    "MULTILINGUAL",
-    "ModelRecord",
-    "load",
-    "load_reranker",
-]
 
 
 def load(

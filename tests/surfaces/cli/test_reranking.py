@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from marklight.models import DEFAULT_RERANKER
+from marklight.models.record import DEFAULT_RERANKER
 from tests.making import write
 from tests.models import pairs, tiny
 from tests.surfaces.command_line import run_cli

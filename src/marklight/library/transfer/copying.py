@@ -14,6 +14,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from marklight.errors import StoreError, UsageError
+from marklight.formatting import counted
 from marklight.ingest.communities import GROUPED, MAX_PAIRS, find_communities
 from marklight.lazy import dataclass
 from marklight.library.transfer.archive_records import encode_entry, encode_json
@@ -78,9 +79,8 @@ def check_target(target: Engine, *, replace_other: bool) -> bool:
         manifest, counts = before.status.manifest(), before.status.counts("")
         empty = not counts.documents and not counts.failed and not before.contents.models()
     if not (empty or manifest.get(INCOMPLETE) or replace_other):
-        documents = "1 document" if counts.documents == 1 else f"{counts.documents:,} documents"
         raise UsageError(
-            f"{target.describe()} already contains an index with {documents}",
+            f"{target.describe()} already contains an index with {counted(counts.documents, 'document')}",
             "Use --replace to replace it",
         )
     return empty
