@@ -17,6 +17,7 @@ from pathlib import Path
 from marklight.errors import Refused
 from marklight.lazy import dataclass
 from marklight.model import FileState
+from marklight.platforms import NONBLOCK
 
 MAX_LINES = 500_000
 """The data kept for each line takes more memory than a short line itself."""
@@ -54,19 +55,14 @@ class Source:
 
 def first_bytes(path: Path | str, limit_bytes: int) -> bytes:
     """Return the beginning of a regular file; OSError for a pipe, a device or an unreadable file."""
-    handle = _open(path)
-    try:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
+    with open(path, "rb", opener=_open) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(f"{path} is not a regular file")
-        with open(handle, "rb", closefd=False) as file:
-            return file.read(limit_bytes)
-    finally:
-        os.close(handle)
+        return file.read(limit_bytes)
 
 
-def _open(path: Path | str) -> int:
-    # Non-blocking: opening a pipe would otherwise wait until another process writes to it.
-    return os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+def _open(path: str, flags: int) -> int:
+    return os.open(path, flags | NONBLOCK)
 
 
 def read(path: Path | str, limit_bytes: int, inode: Inode | None = None) -> Source:
@@ -89,35 +85,31 @@ def _bytes(
 ) -> tuple[bytes, FileState, FileState]:
     """Return the content, and the file's state before and after it was read."""
     try:
-        handle = _open(path)
+        with open(path, "rb", opener=_open) as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise TemporarilyUnreadable("is not a regular file")
+            if inode and (status.st_dev, status.st_ino) != inode:
+                raise TemporarilyUnreadable(
+                    "was replaced while it was read", "The next run tries again"
+                )
+            if status.st_size > limit_bytes:
+                raise TemporarilyUnreadable(
+                    f"has {status.st_size:,} bytes, more than the limit of {limit_bytes:,}",
+                    "Raise the setting index.max_bytes or split the file",
+                )
+            data, after = file.read(limit_bytes + 1), os.fstat(file.fileno())
+            return data, FileState.from_stat(status), FileState.from_stat(after)
     except FileNotFoundError:
         broken = os.path.islink(path)
         reason = "is a broken symbolic link" if broken else "no longer exists"
-        raise TemporarilyUnreadable(reason) from None
+    except IsADirectoryError:
+        reason = "is not a regular file"
     except PermissionError:
-        raise TemporarilyUnreadable("cannot be read: permission denied") from None
+        reason = "cannot be read: permission denied"
     except OSError as error:
-        raise TemporarilyUnreadable(f"cannot be read: {error.strerror or error}") from None
-    try:
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode):
-            raise TemporarilyUnreadable("is not a regular file")
-        if inode and (status.st_dev, status.st_ino) != inode:
-            raise TemporarilyUnreadable(
-                "was replaced while it was read", "The next run tries again"
-            )
-        if status.st_size > limit_bytes:
-            raise TemporarilyUnreadable(
-                f"has {status.st_size:,} bytes, more than the limit of {limit_bytes:,}",
-                "Raise the setting index.max_bytes or split the file",
-            )
-        with open(handle, "rb", closefd=False) as file:
-            data = file.read(limit_bytes + 1)
-        return data, FileState.from_stat(status), FileState.from_stat(os.fstat(handle))
-    except OSError as error:
-        raise TemporarilyUnreadable(f"cannot be read: {error.strerror or error}") from None
-    finally:
-        os.close(handle)
+        reason = f"cannot be read: {error.strerror or error}"
+    raise TemporarilyUnreadable(reason)
 
 
 def decode(data: bytes) -> tuple[str, str]:
