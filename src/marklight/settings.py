@@ -127,7 +127,9 @@ Schema = Mapping[str, type]
 def combine(layers: Sequence[Layer], schema: Schema) -> Settings:
     """Merge the layers over the defaults; raise `SettingsError` for an unknown key or a value of the wrong type."""
     values = {
-        f"{table}.{field.name}" if table else field.name: _default(field)
+        f"{table}.{field.name}" if table else field.name: field.default
+        if field.default_factory is dataclasses.MISSING
+        else field.default_factory()
         for table, part in schema.items()
         for field in dataclasses.fields(part)
     }
@@ -240,12 +242,6 @@ def known_keys(schema: Schema) -> list[str]:
         for table, part in schema.items()
         for field in dataclasses.fields(part)
     )
-
-
-def _default(field: dataclasses.Field[Any]) -> Any:
-    if field.default_factory is not dataclasses.MISSING:
-        return field.default_factory()
-    return field.default
 
 
 def _flatten(

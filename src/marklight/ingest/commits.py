@@ -220,7 +220,15 @@ def chunk_commit(document: Document) -> Entry:
     parts = [part for head in files for part in _parts(head, lines)]
     groups = _merge_small(parts)
     chunks += [_diff_chunk(document, group) for group in groups]
-    return Entry(document, tuple(_with_ids(document, chunks)))
+    numbered = (
+        replace(
+            chunk,
+            id=digest(*document.id, chunk.anchor, str(chunk.lines[0]), str(ordinal), size=8),
+            ordinal=ordinal,
+        )
+        for ordinal, chunk in enumerate(chunks)
+    )
+    return Entry(document, tuple(numbered))
 
 
 def _parts(head: Heading, lines: Sequence[str]) -> Iterator[_Part]:
@@ -283,12 +291,6 @@ def _chunk(
         merged=merged,
         code=code if kind is Kind.CODE else "",
     )
-
-
-def _with_ids(document: Document, chunks: Sequence[Chunk]) -> Iterator[Chunk]:
-    for ordinal, chunk in enumerate(chunks):
-        id = digest(*document.id, chunk.anchor, str(chunk.lines[0]), str(ordinal), size=8)
-        yield replace(chunk, id=id, ordinal=ordinal)
 
 
 MAX_DIFF_BYTES = 16_000_000

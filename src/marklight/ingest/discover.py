@@ -315,7 +315,11 @@ class Walk:
         """Return the document or folder that a symbolic link leads to, if the link is followed."""
         target, kind = self.scan.record.links[entry.path] = link_target(entry.path)
         path = folder.relative + entry.name + "/" * (kind == FOLDER)
-        if not self._follows(target, path) or self.filter.excludes(path, folder.rules):
+        if inside(target, self.filter.root) and self.filter.reason_excluded(target) is None:
+            return None  # the walk reaches it by itself
+        if not self.filter.may_follow(target) or not self._is_first(target, path):
+            return None
+        if self.filter.excludes(path, folder.rules):
             return None
         if kind == FOLDER:
             return folder._replace(path=entry.path, relative=path, linked=True)
@@ -324,12 +328,6 @@ class Walk:
         if kind == FILE:
             return _if_unicode(entry.name, os.stat(entry.path))
         return "is a broken symbolic link" if kind == BROKEN else "is not a regular file"
-
-    def _follows(self, target: str, relative: str) -> bool:
-        """Return true if the walk does not reach the target by itself, nor by another link."""
-        if inside(target, self.filter.root) and self.filter.reason_excluded(target) is None:
-            return False
-        return self.filter.may_follow(target) and self._is_first(target, relative)
 
     def _is_first(self, target: str, relative: str) -> bool:
         """Return true for the first path by which the walk reaches a file or folder below a link."""

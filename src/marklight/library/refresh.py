@@ -120,7 +120,8 @@ def refresh(library: Library, query: Query | None, progress: Progress) -> Refres
     until = time.monotonic() + seconds
     nested = nested_notices(library.place.folder) if new and not before.generation else []
     result = library.refreshes.run(
-        partial(_refresh_text, library, progress, until, new=new), _wait_seconds(new)
+        partial(_refresh_text, library, progress, until, new=new),
+        WRITER_SECONDS if new else SHORT_WAIT_SECONDS,
     )
     if result is None:
         running = watcher.progress if watcher else None
@@ -163,7 +164,7 @@ def _refresh_text(
             library,
             progress,
             scan_seconds=None if new else SCAN_SECONDS,
-            wait_seconds=_wait_seconds(new),
+            wait_seconds=WRITER_SECONDS if new else SHORT_WAIT_SECONDS,
             until=None if new else until,
         )
         if new:
@@ -305,10 +306,6 @@ def _scan_notices(library: Library, diff: IndexDiff, report: Report) -> Iterator
     if report.unread:
         statement = f"{len(report.unread):,} changed files are not indexed yet; the next searches"
         yield Message(f"{statement} or `marklight index` index them", f"{statement} index them")
-
-
-def _wait_seconds(new: bool) -> float:
-    return WRITER_SECONDS if new else SHORT_WAIT_SECONDS
 
 
 def outdated_notices(library: Library, rest: str) -> list[str]:

@@ -78,11 +78,6 @@ class Key:
     def __repr__(self) -> str:
         return f"Key({self._variable or (self._words or ['none'])[0]!r})"
 
-    def header(self) -> dict[str, str]:
-        """Return the Authorization header; empty without a key."""
-        key = self.read()
-        return {"Authorization": f"Bearer {key}"} if key else {}
-
     def read(self) -> str:
         """Return the key; empty if none is configured."""
         with self._lock:
@@ -224,10 +219,6 @@ class ServerState:
         with self._lock:
             return self._stored.info
 
-    def store_info(self, info: ModelInfo) -> None:
-        """Store what the server reports now."""
-        self._store(info=info)
-
     def check_available(self) -> None:
         """Raise the last failure if it is recent; afterwards let one caller try again."""
         with self._lock:
@@ -246,9 +237,9 @@ class ServerState:
         """Record that the server failed after this many seconds."""
         self._store(failure=Failure(time.time(), reason) if seconds >= SLOW_SECONDS else None)
 
-    def record_success(self) -> None:
-        """Clear the recorded failure."""
-        self._store(failure=None)
+    def record_success(self, info: ModelInfo | None = None) -> None:
+        """Clear the recorded failure, and store what the server reports now."""
+        self._store(failure=None, **({"info": info} if info else {}))
 
     def first_use(self) -> bool:
         """Return True once per server, for the notice that texts are sent to it."""

@@ -153,12 +153,13 @@ class Client:
         self, path: str, payload: object, max_bytes: int, check: Check | None = None
     ) -> Request:
         body = None if payload is None else json.dumps(payload).encode()
+        key = self.server.key.read()
         headers = {
             "User-Agent": "marklight",
             "Accept": "application/json",
             "Accept-Encoding": "identity",
             **({"Content-Type": "application/json"} if body is not None else {}),
-            **self.server.key.header(),
+            **({"Authorization": f"Bearer {key}"} if key else {}),
         }
         base = self.server.base
         url = base.removesuffix("/v1") + path[1:] if path.startswith("//") else base + path

@@ -147,8 +147,7 @@ class RemoteEmbedder:
         except ModelServerError as error:
             self.state.record_failure(error.message, time.monotonic() - began)
             raise
-        self.state.record_success()
-        self.state.store_info(info)
+        self.state.record_success(info)
         return info
 
     def _info(self) -> ModelInfo:
