@@ -161,5 +161,5 @@ def test_a_query_in_another_language_is_answered_although_scores_are_not_calibra
 
 
 def test_an_unknown_use_of_the_multilingual_model_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(marklight.MarklightError, match="auto, always, never"):
+    with pytest.raises(marklight.MarklightError, match="auto or always or never"):
         marklight.open(write(tmp_path / "docs", ENGLISH), settings={"model": {"multilingual": "x"}})

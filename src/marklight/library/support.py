@@ -13,6 +13,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from operator import mul
 from typing import TYPE_CHECKING, NamedTuple
 
 from marklight.errors import ModelError
@@ -66,14 +67,9 @@ class SupportFeatures(NamedTuple):
 
     def probability(self, weights: Weights) -> float:
         """Return the estimated probability that the passages support the sentence."""
-        similarity = self.similarity or 0.0
-        logit = (
-            weights.bias
-            + weights.coverage * self.coverage
-            + weights.similarity * similarity
-            + weights.missing_name * self.missing_name
-            + weights.altered_quote * self.altered_quote
-        )
+        values = (self.coverage, self.similarity or 0.0, self.missing_name, self.altered_quote)
+        bias, *coefficients, _ = weights
+        logit = bias + sum(map(mul, coefficients, values))
         return 1 / (1 + math.exp(-logit))
 
 

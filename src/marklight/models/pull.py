@@ -200,7 +200,19 @@ def _continue(hub: Hub, place: str, file: HubFile, part: Path, progress: Progres
     if start and start == file.size:
         return
     try:
-        _receive(hub, place, file, part, start, progress)
+        with hub.get(place, start) as response:
+            sent = str(response.headers.get("Content-Range", ""))
+            whole = response.status != 206 or not sent.startswith(f"bytes {start}-")
+            if whole:
+                start = 0  # the server does not support ranges
+            length = response.headers.get("Content-Length")
+            total = start + int(length) if length else (file.size or 0)
+            with part.open("wb" if whole else "ab") as out:
+                done = start
+                while block := response.read1(_BLOCK_BYTES):
+                    out.write(block)
+                    done += len(block)
+                    progress(file.path, done, total)
     except HTTPError as error:
         if error.code != 416:
             raise
@@ -208,25 +220,6 @@ def _continue(hub: Hub, place: str, file: HubFile, part: Path, progress: Progres
         with suppress(OSError):
             part.unlink()
         raise HTTPException("the partial download does not match and was deleted") from error
-
-
-def _receive(
-    hub: Hub, place: str, file: HubFile, part: Path, start: int, progress: Progress
-) -> None:
-    with hub.get(place, start) as response:
-        whole = response.status != 206 or not str(
-            response.headers.get("Content-Range", "")
-        ).startswith(f"bytes {start}-")
-        if whole:
-            start = 0  # the server does not support ranges
-        length = response.headers.get("Content-Length")
-        total = start + int(length) if length else (file.size or 0)
-        with part.open("wb" if whole else "ab") as out:
-            done = start
-            while block := response.read1(_BLOCK_BYTES):
-                out.write(block)
-                done += len(block)
-                progress(file.path, done, total)
     if total and done < total:
         raise HTTPException(f"the connection ended after {done} of {total} bytes")
 

@@ -163,11 +163,11 @@ class RemoteLanguageModel:
 
     def _pieces(self, stream: Stream, content_type: str) -> Iterator[str]:
         """Yield the text of each event; raise if the stream ends before the model has finished."""
-        if content_type == "application/json" and self.server.kind == "openai":
-            yield from self._whole(stream)
-            return
         size = 0
         reason = ""
+        if content_type == "application/json" and self.server.kind == "openai":  # does not stream
+            piece, reason = self._parse(stream.read(MAX_LINE_BYTES), "stop")
+            yield piece
         while line := stream.line(MAX_LINE_BYTES):
             size += len(line)
             if size > MAX_RESPONSE_BYTES:
@@ -205,13 +205,6 @@ class RemoteLanguageModel:
             return _content(event.message), (event.done_reason or "stop") if event.done else ""
         choice = event.choices[0] if event.choices else _Choice()
         return _content(choice.delta or choice.message), choice.finish_reason or reason
-
-    def _whole(self, stream: Stream) -> Iterator[str]:
-        """Yield the response of a server that does not stream."""
-        piece, reason = self._parse(stream.read(MAX_LINE_BYTES), "")
-        yield piece
-        if reason == "length":
-            raise self._limit_reached()
 
     def _limit_reached(self) -> ModelServerError:
         return ModelServerError(
