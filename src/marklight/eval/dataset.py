@@ -6,6 +6,7 @@ BEIR: corpus.jsonl, queries.jsonl, qrels/test.tsv (Thakur et al., NeurIPS 2021).
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -166,11 +167,8 @@ def _convert(values: Any, expected: type[Value], where: str, hint: str) -> Value
 
 def read_dataset(path: Path) -> Dataset:
     """Read a folder in the BEIR layout, one with `dataset.toml`, or a TOML file; raise UsageError for anything else."""
-    try:
-        path = path.expanduser()
-        is_folder, is_file = path.is_dir(), path.is_file()
-    except (OSError, ValueError, RuntimeError):
-        is_folder = is_file = False
+    path = Path(os.path.expanduser(path))
+    is_folder, is_file = os.path.isdir(path), os.path.isfile(path)
     if is_folder and (path / DATASET_FILE).is_file():
         return _read_described(path / DATASET_FILE)
     if is_folder:

@@ -9,7 +9,6 @@ import os
 import stat
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
@@ -163,7 +162,7 @@ class LibraryNeighbours(Neighbours):
             candidates.insert(1, f"{self._id.path.rpartition('.')[0]}/{name}")
         for candidate in candidates:
             path = _normal(candidate)
-            if path and _is_file(root, path):
+            if path and os.path.isfile(root / path):
                 return self._named(path)
         paths = _media_paths(root, int(time.monotonic() / _LISTED_SECONDS))
         listed = paths.get((_normal(rooted) or rooted).lower())
@@ -184,9 +183,3 @@ def _normal(path: str) -> str:
         elif part not in ("", "."):
             parts.append(part)
     return "" if any(part.startswith(".") for part in parts) else "/".join(parts)
-
-
-def _is_file(root: Path, path: str) -> bool:
-    with suppress(OSError, ValueError):
-        return os.path.isfile(os.path.join(root, path))
-    return False

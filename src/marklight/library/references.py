@@ -140,11 +140,11 @@ class References:
 
     def _at_path(self, name: str) -> list[DocumentId]:
         """Return the document of a file: of an absolute path, or of one relative to the current folder."""
-        path = _expanded(name) if self.near is not None else Path(name)
+        path = Path(os.path.expanduser(name)) if self.near is not None else Path(name)
         if not path.is_absolute() and self.near is None:
             return []
         path = (self.near or path) / path
-        ids = [self.files.document_id(path)] if os.path.isabs(name) or _is_file(path) else []
+        ids = [self.files.document_id(path)] if os.path.isabs(name) or os.path.isfile(path) else []
         if self.near is not None:  # a user of this machine may name it by a symbolic link
             ids.append(self.files.file_id(path))
         return list(self.snapshot.documents.files_of(filter(None, ids)))[:1]
@@ -154,7 +154,7 @@ class References:
         folders = [*self.files.collections.values()]
         paths = [folder / _key(name) for folder in folders]
         if self.near is not None:
-            paths.append(self.near / _expanded(name))
+            paths.append(self.near / Path(os.path.expanduser(name)))
         elif os.path.isabs(name) and self.files.document_id(Path(name)):
             paths.append(Path(name))
         paths += (
@@ -214,21 +214,6 @@ def _is_text(name: str) -> bool:
     return is_unicode(name) and "\0" not in name
 
 
-def _expanded(name: str) -> Path:
-    """Return a path with `~` expanded, where its user exists."""
-    try:
-        return Path(name).expanduser()
-    except RuntimeError:
-        return Path(name)
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except (OSError, ValueError):
-        return False
-
-
 def filter_patterns(
     values: Iterable[str],
     collections: Mapping[str, Path],
@@ -262,7 +247,7 @@ class FilterPaths:
 
     def targets(self, name: str) -> list[Target]:
         """Return what a name means: a path in the file system, or in the library."""
-        here = _expanded(name) if self.near is not None else Path(name)
+        here = Path(os.path.expanduser(name)) if self.near is not None else Path(name)
         path = Path(os.path.normpath((self.near or Path()) / here))
         if here.is_absolute() and (meant := self._at(path)):
             return meant

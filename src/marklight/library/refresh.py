@@ -459,11 +459,7 @@ class CollectionFiles:
 
     def file_id(self, path: Path) -> DocumentId | None:
         """Return the id of the document in an existing file, symbolic links resolved; None if there is none."""
-        try:
-            file = path.resolve()
-            return self.document_id(file) if file.is_file() else None
-        except (OSError, ValueError, RuntimeError):  # too long, or not a valid file name
-            return None
+        return self.document_id(Path(os.path.realpath(path))) if os.path.isfile(path) else None
 
 
 @dataclass(frozen=True, slots=True)

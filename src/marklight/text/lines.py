@@ -111,7 +111,7 @@ class DocumentLines:
         for opening in sorted({*self._lines_with("```"), *self._lines_with("~~~")}):
             if opening <= closed:
                 continue
-            line = self._line(opening)
+            line = self._lines[opening - 1]
             before = _BEFORE_FENCE.match(line)
             fence = _FENCE.match(line, before.end()) if before else None
             if before and fence:
@@ -125,7 +125,7 @@ class DocumentLines:
         # A deeper fence is inside a list item.
         min_indent = len(item) + 1 if item else max(0, len(before) - _MAX_FENCE_INDENT)
         for number in range(opening + 1, len(self) + 1):
-            line = self._line(number)
+            line = self._lines[number - 1]
             prefix = _PREFIX.match(line)
             assert prefix
             rest = line[prefix.end() :].rstrip()
@@ -165,9 +165,6 @@ class DocumentLines:
     def _numbers(self, matches: Callable[[str], bool]) -> Sequence[int]:
         """Return the numbers of all lines that match; cached, as every passage of a long document needs some."""
         return [number for number, line in enumerate(self._lines, 1) if matches(line)]
-
-    def _line(self, number: int) -> str:
-        return self._lines[number - 1] if number <= len(self._lines) else ""
 
     def _lines_with(self, characters: str) -> Iterator[int]:
         # A regular expression for lines that begin with them takes twenty times as long.
