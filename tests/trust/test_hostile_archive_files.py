@@ -181,7 +181,7 @@ def test_a_file_that_is_no_archive_is_refused(target: marklight.Library, tmp_pat
     assert "not an archive of Marklight" in refuse(target, tmp_path / "zip")
     os.mkfifo(tmp_path / "fifo")
     assert "not a regular file" in refuse(target, tmp_path / "fifo")
-    assert "not a regular file" in refuse(target, tmp_path)
+    assert "cannot be read" in refuse(target, tmp_path)
     assert "not a regular file" in refuse(target, Path("/dev/zero"))
     assert "cannot be read" in refuse(target, tmp_path / "missing")
 

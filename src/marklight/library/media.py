@@ -59,20 +59,17 @@ def read_media(library: Library, name: str, kind: Literal["image", "attachment"]
     )
     if media_type is None or hidden:
         raise NotFound(f"No such {kind}", f"Only {kind} files inside a collection are served")
+    root = library.collections[id.collection]
     try:
-        handle = _open(library.collections[id.collection], parts)
+        with open(parts[-1], "rb", opener=lambda *_: _open(root, parts)) as file:
+            state = os.fstat(file.fileno())
+            if not stat.S_ISREG(state.st_mode):
+                raise NotFound(f"No such {kind}")
+            if state.st_size > max_bytes:
+                raise UsageError(f"The {kind} is larger than {max_bytes // 1_000_000} MB")
+            content = file.read(max_bytes)
     except (OSError, ValueError):
         raise NotFound(f"No such {kind}") from None
-    try:
-        state = os.fstat(handle)
-        if not stat.S_ISREG(state.st_mode):
-            raise NotFound(f"No such {kind}")
-        if state.st_size > max_bytes:
-            raise UsageError(f"The {kind} is larger than {max_bytes // 1_000_000} MB")
-        with open(handle, "rb", closefd=False) as file:
-            content = file.read(max_bytes)
-    finally:
-        os.close(handle)
     return MediaFile(content, media_type, f"{state.st_mtime_ns:x}-{state.st_size:x}")
 
 

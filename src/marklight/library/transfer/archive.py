@@ -46,7 +46,7 @@ from marklight.library.transfer.archive_records import (
 )
 from marklight.library.transfer.copying import Source, path_first
 from marklight.model import Document, Entry, Vectors
-from marklight.platforms import replace_file
+from marklight.platforms import NONBLOCK, replace_file
 from marklight.ports import Progress, no_progress
 from marklight.private_files import create_private
 
@@ -107,7 +107,6 @@ def write_archive(source: Source, path: Path, progress: Progress) -> tuple[Archi
         with Archive(draft) as archive:
             archive.verify(progress)
         replace_file(draft, path)
-        _sync_folder(folder)
     except OSError as error:
         raise StoreError(
             f"{path} cannot be written: {error.strerror or error}",
@@ -117,16 +116,6 @@ def write_archive(source: Source, path: Path, progress: Progress) -> tuple[Archi
         with suppress(OSError):
             draft.unlink()
     return archive, vectors
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the new name durable, where folders can be opened."""
-    with suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def _write(source: Source, file: Any, progress: Progress) -> int:
@@ -249,14 +238,16 @@ class Archive:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            descriptor = os.open(path, os.O_RDONLY | _FLAGS)
+            # Without NONBLOCK, opening a FIFO would wait for a writer.
+            self._file = open(  # noqa: SIM115 - closed with the archive
+                path, "rb", opener=lambda name, flags: os.open(name, flags | NONBLOCK)
+            )
         except OSError as error:
             raise UsageError(f"{path} cannot be read: {error.strerror}", "Check the path") from None
-        status = os.fstat(descriptor)
+        status = os.fstat(self._file.fileno())
         if not stat.S_ISREG(status.st_mode):
-            os.close(descriptor)
+            self._file.close()
             raise UsageError(f"{path} is not a regular file", "Give the path of an archive")
-        self._file: BinaryIO = os.fdopen(descriptor, "rb")
         self._size = status.st_size
         self.members: dict[str, _Member] = {}
         self._digests: dict[str, str] = {}
@@ -372,10 +363,6 @@ class Archive:
             keys = decode_json(self._data(name), tuple[str, ...], name)
             rows = self._data(f"{name.removesuffix('json')}f32")
             yield Vectors(model, keys, decode_matrix(rows, len(keys), self.models()[model], name))
-
-
-# Without O_NONBLOCK, opening a FIFO would wait for a writer.
-_FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
 def _next_member(file: BinaryIO, position: int) -> _Member | None:

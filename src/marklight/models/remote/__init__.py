@@ -246,7 +246,7 @@ class ServerState:
         file = self._file.with_suffix(".told")
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
-            os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+            file.touch(exist_ok=False)
         except FileExistsError:
             return False
         except OSError:
