@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import field
 from enum import StrEnum
 from hashlib import blake2b
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from marklight.lazy import dataclass, lazy_pattern
@@ -440,11 +441,8 @@ class Batch:
 
 def trail(title: str, headings: Iterable[str]) -> str:
     """Return `title > heading > heading`; a first heading that repeats the title is left out."""
-    steps = [title] if title else []
-    for heading in headings:
-        if not steps or heading != steps[-1]:
-            steps.append(heading)
-    return " > ".join(steps)
+    steps = (title, *headings) if title else headings
+    return " > ".join(step for step, _ in groupby(steps))
 
 
 def digest(*parts: str, size: int = 16) -> str:

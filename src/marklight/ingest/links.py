@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Container, Iterable, Mapping, Sequence
+from posixpath import normpath
 from urllib.parse import unquote
 
 from marklight.ingest.parse import Mention, Style, Title
@@ -187,15 +188,8 @@ def _stem(name: str) -> str:
 
 def _join(folder: Sequence[str], written: Sequence[str]) -> str:
     """Return the path from a folder; empty where it leads out of the collection."""
-    path = list(folder)
-    for part in written:
-        if part != "..":
-            path.append(part)
-        elif path:
-            path.pop()
-        else:
-            return ""
-    return "/".join(path) or ROOT
+    path = normpath("/".join((*folder, *written)))
+    return "" if path.split("/", 1)[0] == ".." else path
 
 
 def _suffixes(parts: Sequence[str]) -> list[str]:

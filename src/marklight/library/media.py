@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
+from posixpath import normpath
 from typing import TYPE_CHECKING, Literal, NamedTuple
 from urllib.parse import unquote
 
@@ -171,12 +172,5 @@ class LibraryNeighbours(Neighbours):
 
 def _normal(path: str) -> str:
     """Return a path without `.` and `..`; empty if it leads out of the collection or to a hidden file."""
-    parts: list[str] = []
-    for part in path.split("/"):
-        if part == "..":
-            if not parts:
-                return ""
-            parts.pop()
-        elif part not in ("", "."):
-            parts.append(part)
+    parts = normpath(path.lstrip("/")).split("/")
     return "" if any(part.startswith(".") for part in parts) else "/".join(parts)

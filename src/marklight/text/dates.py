@@ -252,7 +252,7 @@ _LAST = datetime.max.replace(tzinfo=UTC)
 _DATE = re.compile(
     r"(?P<year>\d{4})(?:-(?P<month>\d\d)(?:-(?P<day>\d\d)"
     r"(?:[T ](?P<hour>\d\d)(?::(?P<minute>\d\d)(?::(?P<second>\d\d)(?:[.,](?P<part>\d+))?)?)?"
-    r"\s?(?P<zone>Z|[+-]\d\d(?::?\d\d)?)?)?)?)?",
+    r"\s?(?P<zone>Z|[+-]\d\d(?::?[0-5]\d)?)?)?)?)?",
     re.ASCII | re.IGNORECASE,
 )
 
@@ -272,7 +272,8 @@ def parse_date_range(text: str, *, local: bool = False) -> tuple[datetime, datet
     numbers = [int(group) for group in groups.values() if group is not None]
     try:
         begin = datetime(*(*numbers, 1, 1)[: max(3, len(numbers))], tzinfo=UTC)  # type: ignore[misc,arg-type]
-        begin += timedelta(microseconds=int(part[:6].ljust(6, "0"))) - _offset(zone or "Z")
+        midnight = datetime.fromisoformat(f"1970-01-01T00:00{_zone(zone or 'Z')}")
+        begin += timedelta(microseconds=int(part[:6].ljust(6, "0"))) + (midnight - _EPOCH)
     except (ValueError, OverflowError):
         raise ValueError(f"No such date: {text!r}") from None
     try:
@@ -329,15 +330,6 @@ def _from_local(moment: datetime) -> datetime:
         return moment.replace(tzinfo=None).astimezone(UTC)
     except (ValueError, OverflowError, OSError):
         return moment
-
-
-def _offset(zone: str) -> timedelta:
-    if zone in "Zz":
-        return timedelta()
-    hours, minutes = int(zone[1:3]), int(zone[3:].lstrip(":") or 0)
-    if hours > 23 or minutes > 59:
-        raise ValueError(zone)
-    return timedelta(hours=hours, minutes=minutes) * (-1 if zone[0] == "-" else 1)
 
 
 def _end(begin: datetime, components: int, has_fraction: bool) -> datetime:
