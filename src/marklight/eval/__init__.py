@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -168,7 +167,7 @@ class Evaluation:
     settings: Settings
     comparison: Comparison | None = None
     ablation: Sequence[Comparison] = ()
-    notices: Sequence[str] = field(default=())
+    notices: Sequence[str] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the evaluation for JSON."""

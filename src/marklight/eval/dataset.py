@@ -10,7 +10,7 @@ import os
 import random
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -108,7 +108,7 @@ class Dataset:
     drop_sources: bool = False
     off_topic: tuple[str, ...] = ()
     """Queries that no document answers."""
-    notices: tuple[str, ...] = field(default=())
+    notices: tuple[str, ...] = ()
 
     def sampled(self, count: int | None) -> Dataset:
         """Return the dataset with a repeatable sample of its queries, in their order."""

@@ -137,14 +137,12 @@ class InotifyWatch(Watch):
         return number
 
     def take(self) -> set[str]:
-        """Return the folders in which something has changed until now, once."""
         with self._lock:
             self._read()
             changed, self._changed = self._changed, set()
         return changed
 
     def close(self) -> None:
-        """Stop watching; what changes from now on is not known."""
         with self._lock:
             if self._queue >= 0:
                 os.close(self._queue)
@@ -218,7 +216,6 @@ class NotifyWatch(Watch):
         return {EVERYTHING}
 
     def close(self) -> None:
-        """Stop watching."""
         if not self.problem:
             self._notify.close()
         self.problem = "The folders are not watched any more"

@@ -7,7 +7,6 @@ from heapq import nlargest
 from typing import TYPE_CHECKING, Any
 
 from marklight.answer import iso_time
-from marklight.library.configuration import Terminal
 from marklight.model import DocumentId, Link
 from marklight.report import Graph, Links, Related
 from marklight.text.markdown import readable
@@ -50,7 +49,7 @@ def overview(library: Library) -> dict[str, Any]:
     return {
         **{name: status[name] for name in _STATUS.split() if name in status},
         "failed": len(status["failed"]),
-        "editor": library.settings.build(Terminal, "terminal").address,
+        "editor": library.link_address,
         "folders": {name: folders[name] for name in sorted(shown)},
         "tags": dict(tags),
         "recent": recent,
