@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any, NamedTuple, NotRequired, TypedDict
 
 from marklight.answer import Level, Result, iso_time
@@ -255,6 +255,11 @@ class Report:
     several_collections: bool = False
     notices: tuple[str, ...] = ()
     took_ms: float = 0.0
+
+    def __add__(self, other: Report) -> Report:
+        """Return the report with the documents and notices of another one added."""
+        lists = ("added", "changed", "moved", "removed", "skipped", "remarks", "notices")
+        return replace(self, **{name: getattr(self, name) + getattr(other, name) for name in lists})
 
     def __bool__(self) -> bool:
         """Return true if documents were added, changed, moved or removed."""

@@ -160,23 +160,18 @@ class FileBatch:
             failures=tuple(self.failures),
         )
 
-    def add_to(self, report: Report, moved: Mapping[DocumentId, DocumentId]) -> Report:
-        """Return the report with this batch added; `moved` maps new ids to old ones."""
+    def report(self, moved: Mapping[DocumentId, DocumentId]) -> Report:
+        """Return the report of this batch; `moved` maps new ids to old ones."""
         ids = [document.id for document in self.documents]
-        remarks = (
-            (document.id, remark) for document in self.documents for remark in document.remarks
-        )
-        return replace(
-            report,
-            added=(
-                *report.added,
-                *(id for id in ids if id not in self.indexed and id not in moved),
+        return Report(
+            added=tuple(id for id in ids if id not in self.indexed and id not in moved),
+            changed=tuple(id for id in ids if id in self.indexed),
+            moved=tuple((old, new) for new, old in moved.items()),
+            removed=tuple(id for id in self.removed if id not in ids),
+            skipped=tuple(self.failures),
+            remarks=tuple(
+                (document.id, text) for document in self.documents for text in document.remarks
             ),
-            changed=(*report.changed, *(id for id in ids if id in self.indexed)),
-            moved=(*report.moved, *((old, new) for new, old in moved.items())),
-            removed=(*report.removed, *(id for id in self.removed if id not in ids)),
-            skipped=(*report.skipped, *self.failures),
-            remarks=(*report.remarks, *remarks),
         )
 
     def _remove(self, id: DocumentId, failure: Failure | None) -> None:

@@ -190,24 +190,20 @@ class CommitIngest(Indexing):
                     self.engine.commit(batch)
                 done += BATCH
                 documents = [entry.document for entry in batch.entries]
-                remarks = (
-                    (document.id, text) for document in documents for text in document.remarks
-                )
-                report = replace(
-                    report,
-                    added=(*report.added, *(document.id for document in documents)),
-                    skipped=(*report.skipped, *batch.failures),
-                    remarks=(*report.remarks, *remarks),
+                report += Report(
+                    added=tuple(document.id for document in documents),
+                    skipped=batch.failures,
+                    remarks=tuple((one.id, text) for one in documents for text in one.remarks),
                 )
         if done < total or waiting:
             done = min(done, total) - waiting
             notice = f"{done} of {total} commits are indexed; the next search continues"
-            return replace(report, notices=(*report.notices, notice))
+            return report + Report(notices=(notice,))
         removed = tuple(DocumentId(diff.name, hash) for hash in diff.removed)
         state = replace(diff.state, diff_problem=diffs.problem or diff.state.diff_problem)
         # Only now is the repository recorded as indexed; until then every comparison lists what is missing.
         self.engine.commit(Batch(removed=removed, manifest=state.to_manifest(diff.name)))
-        return replace(report, removed=(*report.removed, *removed))
+        return report + Report(removed=removed)
 
     def _without_vectors(self, entries: Sequence[Entry], until: float | None) -> set[DocumentId]:
         """Embed the passages that replace those of other settings; return the commits that must keep theirs for now."""

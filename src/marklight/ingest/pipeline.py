@@ -285,7 +285,7 @@ class Ingest(Indexing):
                 if len(diff.plan.read) <= MIN_FORECAST_FILES:
                     self.prefer([chunk.id for entry in entries for chunk in entry.chunks])
                 self.outdated.update(dict.fromkeys(batch.outdated))
-                report = batch.add_to(report, moved)
+                report += batch.report(moved)
                 done += len(files)
                 del batch, entries, commit  # before the next batch is received
                 gc.collect(0)  # only what this batch made
