@@ -310,9 +310,9 @@ def _validate(name: str, value: Any, schema: Mapping[str, Any]) -> None:
         items, maximum = schema["additionalProperties"], schema["maxProperties"]
         _validate(name, value, {"type": "array", "items": items, "maxItems": maximum})
         return
-    is_of_type: bool = isinstance(value, _PYTHON_TYPES[kind])
-    if not is_of_type or (kind in _NUMERIC and isinstance(value, bool)):
-        raise UsageError(f"{name!r} must be {_TYPE_NAMES[kind]}, not {_short_repr(value)}")
+    expected, type_name = _TYPES[kind]
+    if not isinstance(value, expected) or (kind in _NUMERIC and isinstance(value, bool)):
+        raise UsageError(f"{name!r} must be {type_name}, not {_short_repr(value)}")
     if kind in _NUMERIC and not schema["minimum"] <= value <= schema["maximum"]:
         bounds = f"{schema['minimum']} to {schema['maximum']}"
         raise UsageError(f"{name!r} must be {bounds}, not {_short_repr(value)}")
@@ -347,23 +347,16 @@ def _short_repr(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:60]}…"
 
 
-_PYTHON_TYPES: Mapping[str, Any] = {
-    "string": str,
-    "integer": int,
-    "number": (int, float),
-    "boolean": bool,
-    "array": list,
-    "object": dict,
+_TYPES: Mapping[str, tuple[Any, str]] = {
+    "string": (str, "a string"),
+    "integer": (int, "an integer"),
+    "number": ((int, float), "a number"),
+    "boolean": (bool, "true or false"),
+    "array": (list, "a list"),
+    "object": (dict, "an object"),
 }
+"""Types of JSON in Python, and their names in messages."""
 _NUMERIC = ("integer", "number")
 _INTEGER = re.compile(r"-?[0-9]{1,15}")
 _NUMBER = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,3})?")
 _BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
-_TYPE_NAMES = {
-    "string": "a string",
-    "integer": "an integer",
-    "number": "a number",
-    "boolean": "true or false",
-    "array": "a list",
-    "object": "an object",
-}

@@ -17,6 +17,7 @@ from marklight.answer import iso_time
 from marklight.ingest import git
 from marklight.lazy import dataclass
 from marklight.model import Chunk, Document, DocumentId, Entry, FileState, Heading, Kind, digest
+from marklight.results import SHORT_HASH
 from marklight.text.markdown import embedding_digest
 
 VERSION = "commits 2"
@@ -28,8 +29,6 @@ MAX_TEXT_CHARS = 20_000
 MAX_SUBJECT_CHARS = 1000
 MAX_TITLE_CHARS = 200
 """Characters of the subject that stand before every passage of a commit."""
-SHORT_HASH = 7
-"""Characters of a short hash."""
 MAX_CHARS = 1200
 """Characters of a passage: code has more tokens than prose, and few models read more than 512 of them."""
 SMALL_CHARS = 400

@@ -22,6 +22,7 @@ from marklight.lazy import dataclass
 from marklight.models.record import KNOWN, ModelRecord
 from marklight.models.store import (
     CONFIGURATION,
+    MODEL_FILES,
     check_name,
     check_tokenizers,
     file_digest,
@@ -34,7 +35,6 @@ from marklight.ports import Progress, no_progress
 Result = TypeVar("Result")
 
 _BLOCK_BYTES = 1 << 18
-_MODELS = ("onnx/model.onnx", "model.onnx")
 _NO_RETRY = {400, 401, 403, 404, 410, 416}
 
 
@@ -137,7 +137,7 @@ def _listing(hub: Hub, repository: str, revision: str) -> tuple[str, dict[str, H
 
 
 def _wanted(repository: str, files: dict[str, HubFile]) -> list[HubFile]:
-    model = next((path for path in _MODELS if path in files), None)
+    model = next((path for path in MODEL_FILES[:2] if path in files), None)
     if model is None or "tokenizer.json" not in files:
         raise ModelError(
             f"{repository} has no ONNX model with a tokenizer.json",

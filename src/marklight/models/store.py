@@ -45,7 +45,7 @@ CONFIGURATION = (
     DESCRIPTION,
 )
 """Small files that describe how to use a model."""
-_MODELS = ("onnx/model.onnx", "model.onnx", "onnx/model_quantized.onnx", "model_quantized.onnx")
+MODEL_FILES = ("onnx/model.onnx", "model.onnx", "onnx/model_quantized.onnx", "model_quantized.onnx")
 _PAIRS = "ForSequenceClassification"
 """Suffix of the architecture name of cross-encoders."""
 _SETTABLE = {field.name for field in fields(ModelRecord)} - {
@@ -371,7 +371,7 @@ def file_digest(path: Path) -> str:
 
 
 def _model_file(folder: Path) -> str:
-    for name in _MODELS:
+    for name in MODEL_FILES:
         if (folder / name).is_file():
             return name
     others = sorted(folder.glob("*.onnx")) + sorted(folder.glob("onnx/*.onnx"))
