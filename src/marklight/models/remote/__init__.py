@@ -57,7 +57,7 @@ class Key:
 
     def __init__(self, table: str, variable: str = "", command: str = "") -> None:
         self._table = table
-        self._variable, self._command = variable, command
+        self._variable = variable
         self._lock = Lock()
         self._read: str | None = None
         if variable and command:

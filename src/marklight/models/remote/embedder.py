@@ -134,11 +134,11 @@ class RemoteEmbedder:
         other._time_limited = True
         return other
 
-    def learn(self) -> ModelInfo:
+    def learn(self, policy: RetryPolicy | None = None) -> ModelInfo:
         """Read the model info from the server and store it."""
         began = time.monotonic()
         try:
-            info = self._api.info(self._query_policy if self._time_limited else self._policy)
+            info = self._api.info(policy or self._policy)
             if self.server.dimension not in (0, info.dimension):
                 raise ModelServerError(
                     f"{self.server} returned {info.dimension} numbers per vector, not {self.server.dimension}",
@@ -165,9 +165,7 @@ class RemoteEmbedder:
                 raise failure.with_traceback(None)
             self.state.check_available()
             try:
-                other = copy.copy(self)
-                other._time_limited = True
-                return other.learn()
+                return self.learn(self._query_policy)
             except ModelServerError as error:
                 self._shared.failure, self._shared.failed_at = error, time.monotonic()
                 raise
