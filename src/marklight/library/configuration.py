@@ -353,8 +353,6 @@ OFTEN_CHANGED = (
 
 def search_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings for one call as nested tables; raise UsageError unless all are of the table `search`."""
-    if not isinstance(given, Mapping):
-        raise UsageError(f"The settings must be a table, not {given!r}")
     from marklight.toml_values import tables
 
     changed = tables(given)
