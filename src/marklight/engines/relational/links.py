@@ -136,10 +136,10 @@ class RelationalLinks:
     @records.raises_damaged
     def _resolved(self, rows: list[Row]) -> list[ResolvedLink]:
         places = [(*row[:2], row[-1]) for row in rows]
-        targets = Targets(self._session, places)
+        resolver = LinkResolver(self._session, places)
         links = []
         for row, place in zip(rows, places, strict=True):
-            target = targets.of(place)
+            target = resolver.target(place)
             link = records.link(row[2:])
             links.append(ResolvedLink(DocumentId(*row[:2]), link, target and target.document))
         return links
@@ -156,8 +156,8 @@ class _Candidate(NamedTuple):
     row: int
 
 
-class Targets:
-    """Resolves links: their own collection first, then the best key, then path before suffix before alias.
+class LinkResolver:
+    """Link resolution: a link's own collection first, then the best key, then path before suffix before alias.
 
     Own collection first, so that adding a collection never changes the links of another. A document that the
     key reaches from the link's own folder comes before others with this name; among equals the
@@ -182,7 +182,7 @@ class Targets:
                 folder = "/".join(path.split("/")[: -(key.count("/") + 1)])
                 best[folder] = min(candidate, best.get(folder, candidate))
 
-    def of(self, link: Row) -> _Candidate | None:
+    def target(self, link: Row) -> _Candidate | None:
         """Return the target of one of the links; None if there is none."""
         collection, path, stored = link[-3:]
         folder = path.rpartition("/")[0]
@@ -223,8 +223,8 @@ def resolved_edges(
         f" JOIN documents d ON d.row = l.document{those}",
         [] if sources is None else [list(sources)],
     )
-    targets = Targets(session, links)
-    edges = ((link[0], target.row) for link in links if (target := targets.of(link)))
+    resolver = LinkResolver(session, links)
+    edges = ((link[0], target.row) for link in links if (target := resolver.target(link)))
     return {(source, target) for source, target in edges if source != target}
 
 
