@@ -112,6 +112,8 @@ OPERATORS = {
     "language": "languages",
 }
 """Fields of filters by the operators in a query text, such as `tag:x`, that add a value to them."""
+SCOPE_KEYS = ("path", "collection", "after", "before", "task")
+"""Operators that restrict where and when to search; their values are never search terms."""
 
 
 def _by_key(pairs: tuple[tuple[str, str], ...]) -> dict[str, str | list[str]]:

@@ -18,7 +18,7 @@ from marklight.errors import Message, UsageError
 from marklight.formatting import place_text
 from marklight.lazy import dataclass, lazy_pattern
 from marklight.ports import Snapshot, Tools
-from marklight.query import OPERATORS, PARAMETERS, Filters, Mode, PathPattern, Query
+from marklight.query import OPERATORS, PARAMETERS, SCOPE_KEYS, Filters, Mode, PathPattern, Query
 from marklight.text.analyzer import analyze, has_cjk, has_words, matches_phrases, query_terms
 
 _QUOTED = r'(?:"[^"“”\n]{1,300}"|“[^"“”\n]{1,300}”)'
@@ -35,8 +35,6 @@ MAX_OPERATORS = 50
 """A text with more was pasted; each would be evaluated on every document. Hand-set; not measured."""
 _MAY_HAVE_DATE = lazy_pattern(r"\d|\b(?:today|yesterday|this|last|past|previous)\b", re.IGNORECASE)
 """Matches every text with a date: a cheap test, as few queries have one."""
-_SCOPE_KEYS = ("path", "collection", "after", "before", "task")
-"""Keys that restrict where and when to search; their values are never search terms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +183,7 @@ class _Parsed:
             self.add("where", (key, value))
         else:
             return False
-        if key in _SCOPE_KEYS:
+        if key in SCOPE_KEYS:
             self.is_scoped = True
         else:
             self.values.append(value)
