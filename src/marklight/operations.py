@@ -54,20 +54,22 @@ PHRASING = {
 }
 """Schema of a further query."""
 
-QueryText = Annotated[str, about("Query text.")]
+QueryText = Annotated[str, about("Query text.", tool="A question or words; quote exact phrases.")]
 Queries = Annotated[
     Iterable[str | Mapping[str, str]],
     about(
         "Further phrasings of the query, whose results are fused.",
         {"type": "array", "items": PHRASING, "maxItems": 8},
         metavar="TEXT",
+        tool="More phrasings, fused.",
     ),
 ]
-Limit = Annotated[int, about("Maximum number of results.", minimum=1, maximum=100)]
+Limit = Annotated[int, about("Maximum number of results.", tool="", minimum=1, maximum=100)]
 Mode = Annotated[
     ModeName | None,
     about(
-        "Search method: hybrid (keywords and meaning), semantic (meaning only), keyword (no model) or code (code blocks)."
+        "Search method: hybrid (keywords and meaning), semantic (meaning only), keyword (no model) or code (code blocks).",
+        tool="",
     ),
 ]
 MinConfidence = Annotated[
@@ -75,6 +77,7 @@ MinConfidence = Annotated[
     about(
         "Minimum score, 0 to 1, in place of the default confidence check; 0 returns all results.",
         metavar="X",
+        tool="0 shows everything.",
         minimum=0,
         maximum=1,
     ),
@@ -85,6 +88,7 @@ PathFilter = Annotated[
         "Only documents at these places, or that match these globs: guide/** or *.md.",
         STRINGS,
         metavar="GLOB",
+        tool="Globs or paths: guide/**",
     ),
 ]
 TagFilter = Annotated[
@@ -93,11 +97,17 @@ TagFilter = Annotated[
         "Only documents with one of these tags or a subtag, such as release/web for release.",
         STRINGS,
         metavar="TAG",
+        tool="",
     ),
 ]
 WhereFilter = Annotated[
     Mapping[str, str] | Texts,
-    about("Only documents with these frontmatter values.", STRING_VALUES, metavar="KEY=VALUE"),
+    about(
+        "Only documents with these frontmatter values.",
+        STRING_VALUES,
+        metavar="KEY=VALUE",
+        tool="Frontmatter values.",
+    ),
 ]
 After = Annotated[
     str | date | None,
@@ -105,25 +115,47 @@ After = Annotated[
         "Only on or after this date: 2026-01-31 or 2026-01.",
         {"type": "string"},
         metavar="DATE",
+        tool="2026-01-31 or 2026-01",
         maxLength=100,
     ),
 ]
 Before = Annotated[
     str | date | None,
-    about("Only on or before this date.", {"type": "string"}, metavar="DATE", maxLength=100),
+    about(
+        "Only on or before this date.",
+        {"type": "string"},
+        metavar="DATE",
+        tool="",
+        maxLength=100,
+    ),
 ]
-ExcludeFilter = Annotated[Texts, about("Exclude these places or globs.", STRINGS, metavar="GLOB")]
+ExcludeFilter = Annotated[
+    Texts,
+    about("Exclude these places or globs.", STRINGS, metavar="GLOB", tool="Files already read."),
+]
 CollectionFilter = Annotated[
-    Texts, about("Only documents in these collections.", STRINGS, metavar="NAME")
+    Texts, about("Only documents in these collections.", STRINGS, metavar="NAME", tool="")
 ]
 MaxTokens = Annotated[
     int | None,
-    about("Maximum size of the answer in tokens.", metavar="N", minimum=1, maximum=1_000_000),
+    about(
+        "Maximum size of the answer in tokens.",
+        metavar="N",
+        tool="",
+        minimum=1,
+        maximum=1_000_000,
+    ),
 ]
-Rerank = Annotated[bool | None, about("Rerank the best results with a cross-encoder.")]
+Rerank = Annotated[
+    bool | None,
+    about("Rerank the best results with a cross-encoder.", tool="Slower, more precise."),
+]
 Parents = Annotated[
     bool,
-    about("Return larger passages: each match with its neighbours, up to 2,000 characters."),
+    about(
+        "Return larger passages: each match with its neighbours, up to 2,000 characters.",
+        tool="Larger passages.",
+    ),
 ]
 Context = Annotated[
     int,
@@ -141,7 +173,7 @@ Hypothesis = Annotated[
 ]
 Prefix = Annotated[bool, about("The last word may be unfinished, as while somebody types.")]
 Explain = Annotated[
-    bool, about("Add the search stages with timings, and how each score was computed.")
+    bool, about("Add the search stages with timings, and how each score was computed.", tool="")
 ]
 Refresh = Annotated[bool, about("Index changed files before searching.")]
 SearchSettings = Annotated[
@@ -235,7 +267,7 @@ class Operations:
     @operation
     def ask(
         self,
-        query: Annotated[str, about("Question.")],
+        query: Annotated[str, about("Question.", tool="A question or words; quote exact phrases.")],
         *,
         limit: Annotated[
             int | None,

@@ -40,6 +40,7 @@ class About(NamedTuple):
     """Name of the value on the command line."""
     aliases: tuple[str, ...] = ()
     """Other names that are accepted for the parameter."""
+    tool: str | None = None
 
 
 def about(
@@ -48,10 +49,11 @@ def about(
     *,
     metavar: str = "",
     aliases: tuple[str, ...] = (),
+    tool: str | None = None,
     **keywords: Any,
 ) -> About:
     """Describe a parameter in its annotation; `schema` is needed for lists and objects only."""
-    return About(description, {**(schema or {}), **keywords}, metavar, aliases)
+    return About(description, {**(schema or {}), **keywords}, metavar, aliases, tool)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,8 @@ class Parameter:
     """Other names that are accepted for it."""
     metavar: str = ""
     default: Any = None
+    tool: str | None = None
+    """Short description for language models, may be empty; None if the tool of the operation does not have it."""
 
     @classmethod
     def of(
@@ -92,7 +96,9 @@ def read_parameter(parameter: inspect.Parameter) -> Parameter | None:
     if isinstance(parameter.default, (bool, int, float, str)) and parameter.default != "":
         schema["default"] = parameter.default
     default = None if required else parameter.default
-    return Parameter(parameter.name, schema, required, note.aliases, note.metavar, default)
+    return Parameter(
+        parameter.name, schema, required, note.aliases, note.metavar, default, note.tool
+    )
 
 
 def _type_schema(kind: Any) -> Mapping[str, Any]:

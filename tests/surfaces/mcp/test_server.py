@@ -70,9 +70,8 @@ def test_tools_have_the_documented_parameters(tmp_path: Path) -> None:
                 tool.name: list(tool.input_schema["properties"])
                 for tool in (await client.list_tools()).tools
             }
-        search = ["query", "queries", "limit", "min_confidence", "mode", *filters]
-        search += ["max_chunks_per_document", "similarity_threshold"]
-        search += ["parents", "max_tokens", "explain"]
+        search = ["query", "limit", "mode", "min_confidence", *filters, "max_tokens", "parents"]
+        search += ["queries", "explain", "max_chunks_per_document", "similarity_threshold"]
         assert known["query_documents"] == search
         imagined = ["hypothesis", "limit", "path", "tag", "max_tokens"]
         assert known["search_with_hypothesis"] == imagined

@@ -11,7 +11,6 @@ from marklight.errors import UsageError
 from marklight.lazy import dataclass
 from marklight.operations import MAX_REF, OPERATIONS
 from marklight.parameters import Parameter, parse, suggest
-from marklight.query import PARAMETERS
 from marklight.reference import has_wildcards
 from marklight.surfaces.host import result_schema
 from marklight.surfaces.mcp.rendering import DEFAULT_TOKENS, QUOTED
@@ -42,27 +41,20 @@ LISTED_KEYWORDS = (
     *("type", "items", "properties", "additionalProperties", "enum", "default", "description"),
 )
 """Keywords of JSON Schema that tools/list contains; limits are checked by the server, whose error names them."""
-FILTERS = dict.fromkeys((name for name in PARAMETERS if name != "collection"), "") | {
-    "path": "Globs or paths: guide/**",
-    "where": "Frontmatter values.",
-    "after": "2026-01-31 or 2026-01",
-    "exclude": "Files already read.",
-}
-"""Filters of documents, with their descriptions for a model; that of collections only where there are several."""
-QUERY = "A question or words; quote exact phrases."
 TOKENS: Mapping[str, Any] = {"minimum": 1, "maximum": 1_000_000, "default": DEFAULT_TOKENS}
 PAGES: Mapping[str, Any] = {"minimum": 1, "maximum": 100_000, "default": 1}
 
 
-def declared(operation: str, **descriptions: str) -> tuple[Parameter, ...]:
-    """Return parameters of an operation, with descriptions for a model."""
+def declared(operation: str, *names: str, **descriptions: str) -> tuple[Parameter, ...]:
+    """Return parameters of an operation for a tool, some with descriptions of their own."""
+    parameters = [OPERATIONS[operation][name] for name in (*names, *descriptions)]
     return tuple(
-        _tool_parameter(OPERATIONS[operation][name], text) for name, text in descriptions.items()
+        _tool_parameter(each, descriptions.get(each.name, each.tool)) for each in parameters
     )
 
 
-def _tool_parameter(parameter: Parameter, description: str) -> Parameter:
-    schema = {**parameter.schema, "description": description}
+def _tool_parameter(parameter: Parameter, description: str | None) -> Parameter:
+    schema = {**parameter.schema, "description": description or ""}
     if parameter.name == "max_tokens":
         schema |= TOKENS
     return replace(parameter, schema=schema, aliases=())
@@ -176,9 +168,13 @@ def _listed(schema: Mapping[str, Any]) -> dict[str, Any]:
 @cache
 def tools_for(several_collections: bool, reranker: bool = True) -> Mapping[str, Tool]:
     """Return the tools by name; `collection` is offered with several collections, `rerank` with a reranker."""
-    collection = {"collection": ""} if several_collections else {}
-    filters = {**FILTERS, **collection}
-    undescribed = dict.fromkeys(("limit", "min_confidence", *filters, "max_tokens"), "")
+    collection = ("collection",) if several_collections else ()
+    searching = [
+        each.name
+        for each in OPERATIONS["search"].parameters
+        if each.tool is not None and each.name not in ("query", "collection")
+    ]
+    listed = ("limit", "path", "tag", "max_tokens")
     tools = (
         Tool(
             "query_documents",
@@ -187,15 +183,7 @@ def tools_for(several_collections: bool, reranker: bool = True) -> Mapping[str, 
             f" probability that it answers), then the passage. Reports when nothing answers. {QUOTED}",
             "search",
             (
-                *declared(
-                    "search",
-                    query=QUERY,
-                    queries="More phrasings, fused.",
-                    limit="",
-                    min_confidence="0 shows everything.",
-                    mode="",
-                    **filters,
-                ),
+                *declared("search", "query", *searching, *collection),
                 Parameter.of(
                     *("max_chunks_per_document", "integer", "Results per document."),
                     minimum=1,
@@ -206,13 +194,6 @@ def tools_for(several_collections: bool, reranker: bool = True) -> Mapping[str, 
                     *("similarity_threshold", "number", "Cosine of duplicates."),
                     minimum=0.01,
                     maximum=1,
-                ),
-                *declared(
-                    "search",
-                    rerank="Slower, more precise.",
-                    parents="Larger passages.",
-                    max_tokens="",
-                    explain="",
                 ),
             ),
             unlisted=frozenset() if reranker else frozenset({"rerank"}),
@@ -226,13 +207,9 @@ def tools_for(several_collections: bool, reranker: bool = True) -> Mapping[str, 
             (
                 *declared(
                     "list_documents",
+                    *("path", "tag", *collection, "sort", "page"),
                     query="Words.",
-                    path=FILTERS["path"],
-                    tag="",
-                    **collection,
                     after="Changed since: 2026-01-31 or 2026-01",
-                    sort="",
-                    page="",
                 ),
                 Parameter.of("category", "string", "In frontmatter."),
                 Parameter.of("links_to", "string", "Linking to this document.", maxLength=MAX_REF),
@@ -257,11 +234,9 @@ def tools_for(several_collections: bool, reranker: bool = True) -> Mapping[str, 
                     ),
                     required=True,
                 ),
-                *declared("search", **undescribed),
+                *declared("search", **dict.fromkeys([*searching, *collection], "")),
             ),
-            unlisted=frozenset(
-                {"min_confidence", "where", "after", "before", "exclude", "collection"}
-            ),
+            unlisted=frozenset([*searching, *collection]).difference(listed),
         ),
         Tool(
             "search_git_history",

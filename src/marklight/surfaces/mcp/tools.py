@@ -34,14 +34,7 @@ from marklight.surfaces.host import LibraryHost, json_result
 from marklight.surfaces.mcp import rendering
 from marklight.surfaces.mcp.rendering import DEFAULT_TOKENS, Extracts
 from marklight.surfaces.mcp.resources import report_progress
-from marklight.surfaces.mcp.tool_definitions import (
-    FILTERS,
-    MAX_TOKENS,
-    QUERY,
-    Tool,
-    declared,
-    tools_for,
-)
+from marklight.surfaces.mcp.tool_definitions import MAX_TOKENS, Tool, declared, tools_for
 
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
@@ -63,11 +56,7 @@ ASK = Tool(
     " checked against them. If nothing answers the question, no model is called.",
     "ask",
     (
-        *declared(
-            "ask",
-            query=QUERY,
-            **{name: FILTERS[name] for name in ("path", "tag", "after", "before")},
-        ),
+        *declared("ask", "query", "path", "tag", "after", "before"),
         MAX_TOKENS,
     ),
 )
