@@ -330,7 +330,7 @@ def _validate(name: str, value: Any, schema: Mapping[str, Any]) -> None:
             f"{name!r} is too long: {len(value):,} characters, at most {schema['maxLength']:,}"
         )
     if kind == "string" and "pattern" in schema and not re.search(schema["pattern"], value):
-        raise UsageError(f"{name!r} cannot be {_short_repr(value)}", schema["description"])
+        raise UsageError(f"{name!r} cannot be {_short_repr(value)}", schema.get("description", ""))
     if kind == "array":
         if len(value) > schema["maxItems"]:
             raise UsageError(
