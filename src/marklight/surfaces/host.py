@@ -24,7 +24,6 @@ from itertools import count
 from multiprocessing import connection
 from pathlib import Path
 from threading import Event, Lock, Thread
-from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 import anyio
@@ -150,23 +149,10 @@ class LibraryHost:
         operation: str,
         arguments: Mapping[str, Any],
         progress: Progress = no_progress,
+        function: Callable[..., Any] = call,
         **context: Any,
-    ) -> dict[str, Any]:
-        """Execute an operation and return its result as JSON values."""
-        return await self._execute(call, operation, arguments, progress, context)
-
-    async def call_encoded(self, operation: str, arguments: Mapping[str, Any]) -> bytes:
-        """Execute an operation and return its result as JSON, encoded in the thread or process that computes it."""
-        return await self._execute(call_encoded, operation, arguments)
-
-    async def _execute(
-        self,
-        function: Callable[..., Value],
-        operation: str,
-        arguments: Mapping[str, Any],
-        progress: Progress = no_progress,
-        context: Mapping[str, Any] = MappingProxyType({}),
-    ) -> Value:
+    ) -> Any:
+        """Execute an operation by one of the functions above, in a thread or process, and return what that returns."""
         work = partial(function, name=operation, arguments=arguments, **context)
         if operation == "ask":
             return await self.answer(work, progress)

@@ -25,7 +25,6 @@ from collections.abc import (
 )
 from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime
-from functools import partial
 from itertools import count
 from pathlib import Path
 from threading import Thread
@@ -50,7 +49,7 @@ from marklight.surfaces.daemon import (
     write_state,
 )
 from marklight.surfaces.daemon.client import HANDSHAKE_SECONDS, MAX_HANDSHAKE_BYTES, encode
-from marklight.surfaces.host import IN_THIS_PROCESS, LibraryHost, WorkerPool
+from marklight.surfaces.host import LibraryHost, WorkerPool
 from marklight.surfaces.host import run as run_operation
 from marklight.surfaces.http import configured_address, port_of
 from marklight.surfaces.http.server import make_app, serve_http
@@ -228,10 +227,9 @@ class IpcServer:
     async def _execute(self, request: dict[str, Any], progress: Progress) -> dict[str, Any]:
         context: Any = {name: request.get(name) for name in ("near", "part", "assignments")}
         try:
-            operation = request["operation"]
-            work = partial(_execute, name=operation, arguments=request["arguments"], **context)
-            in_worker = operation not in IN_THIS_PROCESS
-            return {"result": await self.host.run(work, progress, in_worker=in_worker)}
+            operation, arguments = request["operation"], request["arguments"]
+            result = await self.host.call(operation, arguments, progress, _execute, **context)
+            return {"result": result}
         except Exception as error:
             hint = error.hint if isinstance(error, MarklightError) else ""
             message = error.message if isinstance(error, MarklightError) else str(error)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
 from contextlib import suppress
@@ -12,7 +12,6 @@ import anyio
 import anyio.from_thread
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
-from starlette.types import Receive, Scope, Send
 
 from marklight.answer import Answer
 from marklight.errors import MarklightError, ModelError, NotConfigured, Stopped
@@ -26,6 +25,7 @@ from marklight.surfaces.host import LibraryHost
 from marklight.surfaces.http.errors import error_body, unexpected
 from marklight.surfaces.render import to_json
 
+EVENTS = "text/event-stream"
 Arguments = Mapping[str, Any]
 Result = TypeVar("Result")
 Step = tuple[str, Arguments]
@@ -68,12 +68,13 @@ async def stream_search(request: Request, host: LibraryHost, arguments: Argument
     remaining = steps(arguments, await _will_rerank(host, arguments))
     name, first = next(remaining)
     answer = await cancel_on_disconnect(request, host.call("search", first), first)
-    return StreamingResponse(
-        _events(host, (name, answer), remaining, started_at),
-        media_type="text/event-stream",
-        # Without it, buffering proxies deliver all events at the end.
-        headers={"x-accel-buffering": "no"},
-    )
+    return event_stream(_events(host, (name, answer), remaining, started_at))
+
+
+def event_stream(events: AsyncIterator[bytes]) -> Response:
+    """Return server-sent events as a response; a client that disconnects cancels them."""
+    # Without the header, buffering proxies deliver all events at the end.
+    return StreamingResponse(events, media_type=EVENTS, headers={"x-accel-buffering": "no"})
 
 
 async def _events(
@@ -86,10 +87,8 @@ async def _events(
             answer = await host.call("search", arguments)
             done.append(name)
             yield event("results", {"step": name, **answer})
-    except MarklightError as error:
-        yield event("error", error_body(error))
     except Exception as error:
-        yield event("error", error_body(unexpected(error)))
+        yield error_event(error)
     took_ms = round((time.perf_counter() - started_at) * 1000, 1)
     yield event("done", {"steps": done, "took_ms": took_ms})
 
@@ -131,74 +130,48 @@ def event(name: str, value: object) -> bytes:
     return f"event: {name}\ndata: {to_json(value, indent=None)}\n\n".encode("utf-8", "replace")
 
 
+def error_event(error: Exception) -> bytes:
+    """Encode an error as an event; an unexpected one is logged and reveals no details."""
+    shown = error if isinstance(error, MarklightError) else unexpected(error)
+    return event("error", error_body(shown))
+
+
 KEEP_ALIVE_SECONDS = 10.0
 """Interval of comments while the model is silent, so that no proxy closes the connection."""
 CLOSED = (anyio.BrokenResourceError, anyio.ClosedResourceError, RuntimeError)
 
 
-async def validate_question(host: LibraryHost, arguments: Mapping[str, Any]) -> None:
+async def validate_question(host: LibraryHost, arguments: Arguments) -> None:
     """Raise an error for invalid arguments or a missing model, which get an error status before a stream starts."""
     operation = OPERATIONS["ask"]
     values = {**operation.hooks, **operation.complete(arguments)}
-
-    def check(library: Library, **_: Any) -> None:
-        validate(library, values["query"], values)
-
-    await host.run(check)
+    await host.run(lambda library, **_: validate(library, values["query"], values))
 
 
-class AnswerStream(Response):
-    """Runs `ask` while the client listens; a client that disconnects cancels it, also while the model is silent."""
+async def answer_events(host: LibraryHost, arguments: Arguments) -> AsyncIterator[bytes]:
+    """Run `ask` and yield its events, `done` last; a client that disconnects cancels it, also while the model is silent."""
+    events: asyncio.Queue[bytes] = asyncio.Queue()
 
-    media_type = "text/event-stream"
+    def emit(item: Answer | Sentence) -> None:
+        name = "sentence" if isinstance(item, Sentence) else "sources"
+        with suppress(*CLOSED):  # the client has disconnected; the next check ends the work
+            anyio.from_thread.run_sync(events.put_nowait, event(name, json_values(item)))
 
-    def __init__(self, host: LibraryHost, arguments: Mapping[str, Any]) -> None:
-        # Without the header, buffering proxies deliver all events at the end.
-        super().__init__(headers={"x-accel-buffering": "no", "cache-control": "no-store"})
-        del self.headers["content-length"]
-        self._host, self._arguments = host, arguments
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - an ASGI application
-        start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
-        await send(start)
-        await send({"type": "http.response.body", "body": FIRST_ID, "more_body": True})
-        writer, events = anyio.create_memory_object_stream[bytes](math.inf)
-        async with anyio.create_task_group() as group:
-
-            async def watch() -> None:
-                while (await receive())["type"] != "http.disconnect":
-                    pass
-                group.cancel_scope.cancel()
-
-            async def work() -> None:
-                with writer:
-                    await self._write(writer.send_nowait)
-
-            group.start_soon(watch)
-            group.start_soon(work)
-            with suppress(anyio.EndOfStream, OSError), events:
-                while True:
-                    data = b": waiting\n\n"
-                    with anyio.move_on_after(KEEP_ALIVE_SECONDS):
-                        data = await events.receive()
-                    await send({"type": "http.response.body", "body": data, "more_body": True})
-            with suppress(OSError):
-                await send({"type": "http.response.body", "body": b""})
-            group.cancel_scope.cancel()
-
-    async def _write(self, put: Any) -> None:
-        """Run `ask` and put its events; the last one is `done`."""
-
-        def emit(item: Answer | Sentence) -> None:
-            name = "sentence" if isinstance(item, Sentence) else "sources"
-            with suppress(*CLOSED):  # the client has disconnected; the next check ends the work
-                anyio.from_thread.run_sync(put, event(name, json_values(item)))
-
-        answer: dict[str, Any] = {}
+    async def work() -> None:
         try:
-            answer = await self._host.call("ask", self._arguments, emit=emit)
-        except MarklightError as error:
-            put(event("error", error_body(error)))
+            last = event("done", await host.call("ask", arguments, emit=emit))
         except Exception as error:
-            put(event("error", error_body(unexpected(error))))
-        put(event("done", answer))
+            last = error_event(error) + event("done", {})
+        events.put_nowait(last)
+        events.put_nowait(b"")
+
+    task = asyncio.create_task(work())
+    try:
+        data = FIRST_ID
+        while data:
+            yield data
+            data = b": waiting\n\n"
+            with anyio.move_on_after(KEEP_ALIVE_SECONDS):
+                data = await events.get()
+    finally:
+        task.cancel()

@@ -20,18 +20,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import anyio
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from marklight.errors import MarklightError, NotFound
-from marklight.library import Library
+from marklight.library import Library, overview
 from marklight.parameters import Parameter
 from marklight.report import Report
 from marklight.surfaces.explain import LEGEND
 from marklight.surfaces.host import LibraryHost
-from marklight.surfaces.http.errors import error_body, json_response
-from marklight.surfaces.http.execution import event
+from marklight.surfaces.http.errors import json_response
+from marklight.surfaces.http.execution import EVENTS, error_event, event, event_stream
 from marklight.surfaces.http.routes import parse_path, parse_query
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ async def media_file(request: Request, host: LibraryHost, prefix: str) -> Respon
     name = parse_path(request, prefix)
 
     def work(library: Library, **_: Any) -> MediaFile:
-        from marklight.library.media import read_media
+        from marklight.library.media import read_media  # loads the Markdown parser
 
         return read_media(library, name, "image" if prefix == IMAGES else "attachment")
 
@@ -144,35 +144,21 @@ async def neighbourhood(request: Request, host: LibraryHost) -> Response:
     """Return what is beside a document: backlinks, related documents and the link graph."""
     parse_query(request, ())
     ref = parse_path(request, "/api/around/")
-
-    def work(library: Library, **_: Any) -> dict[str, Any]:
-        from marklight.library.overview import around
-
-        return around(library, ref)
-
-    return json_response(await host.run(work))
+    return json_response(await host.run(lambda library, **_: overview.around(library, ref)))
 
 
 async def names(request: Request, host: LibraryHost) -> Response:
     """Return the documents whose title, alias or path contains the words of a text, the best matches first."""
     text = parse_query(request, (NAME,))["like"]
-
-    def work(library: Library, **_: Any) -> dict[str, Any]:
-        from marklight.library.overview import names
-
-        return names(library, text)
-
-    return json_response(await host.run(work))
+    return json_response(await host.run(lambda library, **_: overview.names(library, text)))
 
 
 async def changes(request: Request, host: LibraryHost) -> Response:
     """Stream events: `library` first and after every change, `changed` with names of documents, `indexing`."""
     parse_query(request, ())
     if request.method == "HEAD":
-        return Response(media_type="text/event-stream")
-    return StreamingResponse(
-        _changes(host), media_type="text/event-stream", headers={"x-accel-buffering": "no"}
-    )
+        return Response(media_type=EVENTS)
+    return event_stream(_changes(host))
 
 
 async def _changes(host: LibraryHost) -> AsyncIterator[bytes]:
@@ -217,15 +203,10 @@ async def _changes(host: LibraryHost) -> AsyncIterator[bytes]:
 
 
 async def _library(host: LibraryHost) -> bytes:
-    def work(library: Library, **_: Any) -> dict[str, Any]:
-        from marklight.library.overview import overview
-
-        return overview(library)
-
     try:
-        return event("library", await host.run(work))
+        return event("library", await host.run(lambda library, **_: overview.overview(library)))
     except MarklightError as error:
-        return event("error", error_body(error))
+        return error_event(error)
 
 
 class BrowserCompression:

@@ -20,11 +20,13 @@ from marklight.lazy import dataclass
 from marklight.operations import MAX_REF, OPERATIONS
 from marklight.parameters import Parameter, parse
 from marklight.serialization import unique_keys
-from marklight.surfaces.host import LibraryHost
+from marklight.surfaces.host import LibraryHost, call_encoded
 from marklight.surfaces.http.errors import NO_ROUTE, SEE_OPENAPI, BadRequest, json_response
 from marklight.surfaces.http.execution import (
-    AnswerStream,
+    EVENTS,
+    answer_events,
     cancel_on_disconnect,
+    event_stream,
     stream_search,
     validate_question,
 )
@@ -305,8 +307,8 @@ class Api:
             return Response(status_code=204)
         await validate_question(self.host, arguments)
         if request.method == "HEAD":
-            return Response(media_type=AnswerStream.media_type)
-        return AnswerStream(self.host, arguments)
+            return Response(media_type=EVENTS)
+        return event_stream(answer_events(self.host, arguments))
 
     async def document(self, request: Request, endpoint: Endpoint) -> Response:
         """Return a document or a part of it: a section, lines, or both."""
@@ -343,5 +345,5 @@ class Api:
         self, request: Request, operation: str, arguments: Mapping[str, Any]
     ) -> Response:
         """Execute an operation; its result is encoded where it is computed, so that the event loop is free."""
-        call = self.host.call_encoded(operation, arguments)
+        call = self.host.call(operation, arguments, function=call_encoded)
         return json_response(await cancel_on_disconnect(request, call, arguments))

@@ -129,7 +129,7 @@ class ResourceHandler:
 
     async def _call(
         self, ctx: ServerRequestContext[Any], operation: str, arguments: dict[str, Any]
-    ) -> dict[str, Any]:
+    ) -> Any:
         try:
             return await self.host.call(operation, arguments)
         except MarklightError as error:
