@@ -8,7 +8,6 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +22,7 @@ from marklight.surfaces.cli.output import Bar, close_sentence, display_width, no
 
 if TYPE_CHECKING:
     from marklight.surfaces.daemon import State
-    from marklight.surfaces.daemon.process import Daemon, Monitor
+    from marklight.surfaces.daemon.process import Daemon
     from marklight.surfaces.setup import Client
     from marklight.surfaces.setup.config_file import FileChange
 
@@ -80,10 +79,27 @@ def serve(
         return _print_daemons(folder, as_json)
     if stop:
         return _stop(folder, every)
+    from marklight.surfaces.daemon import lifecycle
+
+    def ready(state: State) -> None:
+        _print_addresses(state, as_json)
+        if sys.stdout.isatty():
+            note("Press Ctrl-C to stop")
+
     given = {name: value for name, value in options.items() if value is not None}
     if detach:
-        return _detach(folder, given, assignments, as_json)
-    return _serve(folder, given, assignments, leave_idle, as_json)
+        _print_addresses(lifecycle.detach(folder, given, assignments, note), as_json)
+        return 0
+    lifecycle.serve(
+        folder,
+        given,
+        assignments,
+        leave_idle=leave_idle,
+        ready=ready,
+        notify=note,
+        monitor=_show_indexing if sys.stderr.isatty() else None,
+    )
+    return 0
 
 
 @click.command(short_help="Serve a library to an assistant over MCP.")
@@ -119,31 +135,6 @@ def _refuse_home(assignments: tuple[str, ...]) -> None:
         )
 
 
-def _serve(
-    folder: Path | None,
-    options: dict[str, Any],
-    assignments: tuple[str, ...],
-    leave_idle: bool,
-    as_json: bool,
-) -> int:
-    from marklight.surfaces.daemon.lifecycle import serve
-
-    serve(
-        folder,
-        options,
-        assignments,
-        leave_idle=leave_idle,
-        ready=partial(_print_ready, as_json=as_json),
-        notify=note,
-        monitor=_monitor(),
-    )
-    return 0
-
-
-def _monitor() -> Monitor | None:
-    return _show_indexing if sys.stderr.isatty() else None
-
-
 async def _show_indexing(daemon: Daemon) -> None:
     """Show a progress bar on the terminal whenever the daemon indexes."""
     import anyio
@@ -166,21 +157,6 @@ def _print_addresses(state: State, as_json: bool) -> None:
     else:
         show(f"serving {state.folder}\npage  {state.address}\nMCP   {state.address}mcp")
     sys.stdout.flush()
-
-
-def _print_ready(state: State, as_json: bool) -> None:
-    _print_addresses(state, as_json)
-    if sys.stdout.isatty():
-        note("Press Ctrl-C to stop")
-
-
-def _detach(
-    folder: Path | None, options: dict[str, Any], assignments: tuple[str, ...], as_json: bool
-) -> int:
-    from marklight.surfaces.daemon.lifecycle import detach
-
-    _print_addresses(detach(folder, options, assignments, note), as_json)
-    return 0
 
 
 def _print_daemons(folder: Path | None, as_json: bool) -> int:
@@ -335,11 +311,9 @@ def install_mcp(
     if skill_file:
         from marklight.surfaces.setup.config_file import write_skill
 
-        change = write_skill(skill_file)
-        if change.done:
-            _print_change(change, "the skill")
-        else:
-            show(one_line(f"The skill is already up to date: {skill_file}"))
+        _print_change(
+            write_skill(skill_file), "the skill", f"The skill is already up to date: {skill_file}"
+        )
     if variables := sorted(key for key in os.environ if key.startswith("MARKLIGHT_")):
         from marklight.settings import user_file
 
@@ -407,10 +381,8 @@ def _install(
         note(f"Add this to {config}:")
         show(entry_text(config, keys, entry))
         raise CannotEdit(error.message, "Add the entry printed above by hand") from None
-    if change.done:
-        _print_change(change, name, f"It serves {folder}. {client.next_step}")
-    else:
-        show(one_line(f"Nothing to do: {name} in {config} already serves {folder}"))
+    nothing = f"Nothing to do: {name} in {config} already serves {folder}"
+    _print_change(change, name, nothing, f"It serves {folder}. {client.next_step}")
 
 
 def _print_entry(
@@ -444,16 +416,11 @@ def _remove(
         change = take_entry(config, (*client.servers_path(values), name))
     except CannotEdit as error:
         raise CannotEdit(error.message, f"Remove {name} from it by hand") from None
-    if change.done:
-        _print_change(change, name, f"Restart {client.title}")
-    else:
-        show(one_line(f"Nothing to do: {name} is not in {config}"))
+    nothing = f"Nothing to do: {name} is not in {config}"
+    _print_change(change, name, nothing, f"Restart {client.title}")
     if skill_file:
-        change = remove_skill(skill_file)
-        if change.done:
-            _print_change(change, "the skill")
-        else:
-            show(one_line(f"The skill is not installed: {skill_file}"))
+        nothing = f"The skill is not installed: {skill_file}"
+        _print_change(remove_skill(skill_file), "the skill", nothing)
 
 
 def _name_to_remove(client: Client, values: dict[str, Any], folder: Path | None, file: Path) -> str:
@@ -496,7 +463,11 @@ def _served_folder(path: Path | None, client: str) -> Path:
     return folder
 
 
-def _print_change(change: FileChange, what: str, next_step: str = "") -> None:
+def _print_change(change: FileChange, what: str, nothing: str, next_step: str = "") -> None:
+    """Print what was changed in a file; `nothing` if it needed no change."""
+    if not change.done:
+        show(one_line(nothing))
+        return
     preposition = {"added": "to", "changed": "in", "removed": "from"}[change.done]
     done = f"{change.done.capitalize()} {what} {preposition} {change.file}"
     backup = f" (backup: {change.backup.name})" if change.backup else ""

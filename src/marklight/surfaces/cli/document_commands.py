@@ -29,6 +29,7 @@ from marklight.surfaces.cli.output import Bar, note, note_all, show, show_data, 
 
 if TYPE_CHECKING:
     from marklight.library import Library
+    from marklight.report import Links, Outline, Related
     from marklight.surfaces.daemon.client import RemoteLibrary
 
 
@@ -77,11 +78,7 @@ def outline(document: str, folder: Path | None, as_json: bool, assignments: tupl
     """List the headings of a document with their lines and anchors."""
     with _open(folder, document, assignments) as (library, bar):
         found = library.outline(document, near=current_folder(), progress=bar)
-    note_all(found.notices)
-    if as_json:
-        show_json(found.to_dict())
-    else:
-        show(render.outline_text(found, style_of(library)) or "no headings")
+    _print(found, as_json, render.outline_text(found, style_of(library)) or "no headings")
     return 0
 
 
@@ -107,13 +104,8 @@ def links(
         folder, document = Path(document), None
     with _open(folder, document or "", assignments) as (library, bar):
         found = library.links(document, limit=limit, near=current_folder(), progress=bar)
-    note_all(found.notices)
-    if as_json:
-        show_json(found.to_dict())
-    elif text := render.links_text(found, style_of(library)):
-        show(text)
-    else:
-        note("No links" if document else "No broken links and no documents without links")
+    nothing = "No links" if document else "No broken links and no documents without links"
+    _print(found, as_json, render.links_text(found, style_of(library)), nothing)
     return 0
 
 
@@ -130,15 +122,21 @@ def related(
     """List documents related to DOCUMENT by links, tags and meaning, with reasons."""
     with _open(folder, document, assignments) as (library, bar):
         found = library.related(document, limit=limit, near=current_folder(), progress=bar)
+    place = place_text(found.document, found.several_collections)
+    text = render.related_text(found, style_of(library))
+    _print(found, as_json, text, f"No document is related to {place}")
+    return 0 if found.relatives else 1
+
+
+def _print(found: Outline | Links | Related, as_json: bool, text: str, nothing: str = "") -> None:
+    """Print notices, then the result as JSON or as text; `nothing` as a note if the text is empty."""
     note_all(found.notices)
     if as_json:
         show_json(found.to_dict())
-    elif found.relatives:
-        show(render.related_text(found, style_of(library)))
+    elif text:
+        show(text)
     else:
-        place = place_text(found.document, found.several_collections)
-        note(f"No document is related to {place}")
-    return 0 if found.relatives else 1
+        note(nothing)
 
 
 @contextmanager

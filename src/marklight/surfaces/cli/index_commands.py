@@ -153,9 +153,7 @@ def _print_batch(report: Report, text: str, as_json: bool) -> None:
 
 
 def _print_notices(report: Report) -> None:
-    history = report.history.notices if report.history is not None else ()
-    for notice in (*report.notices, *history):
-        note(notice)
+    note_all((*report.notices, *(report.history.notices if report.history is not None else ())))
 
 
 @click.command(short_help="Show whether a file is ignored, and by which rule.")
@@ -234,12 +232,8 @@ def copy(
             source, target, replace=replace, assignments=assignments, progress=progress
         )
     commits = f" and {report.commits:,} commits" if report.commits else ""
-    _print_move(
-        report,
-        f"Copied {_contents(report)}{commits} to {report.target}; both indexes are equal",
-        as_json,
-    )
-    return 0
+    done = f"Copied {_contents(report)}{commits} to {report.target}; both indexes are equal"
+    return _print_move(report, done, as_json)
 
 
 @click.command(short_help="Write the index into one file, to share it.")
@@ -262,12 +256,9 @@ def export(
     _refuse_passwords(place)
     with _MoveProgress() as progress:
         report = export_index(place, file, assignments=assignments, progress=progress)
-    _print_move(
-        report,
-        f"Exported {_contents(report)} to {report.target} ({report.size / 1e6:.1f} MB)\ndigest {report.digest}",
-        as_json,
-    )
-    return 0
+    size = f"({report.size / 1e6:.1f} MB)\ndigest {report.digest}"
+    done = f"Exported {_contents(report)} to {report.target} {size}"
+    return _print_move(report, done, as_json)
 
 
 @click.command(name="import", short_help="Read an index from a file that was exported.")
@@ -307,8 +298,7 @@ def import_(
             assignments=assignments,
             progress=progress,
         )
-    _print_move(report, f"Imported {_contents(report)} into {report.target}", as_json)
-    return 0
+    return _print_move(report, f"Imported {_contents(report)} into {report.target}", as_json)
 
 
 class _MoveProgress(Bar):
@@ -344,9 +334,10 @@ def _contents(report: MoveReport) -> str:
     )
 
 
-def _print_move(report: MoveReport, text: str, as_json: bool) -> None:
+def _print_move(report: MoveReport, text: str, as_json: bool) -> int:
     note_all(report.notices)
     if as_json:
         show_json(report.to_dict())
     else:
         show("\n".join(map(one_line, text.split("\n"))))
+    return 0
