@@ -457,7 +457,11 @@ class Answer(Result):
             lines=chunk.lines,
             kind=chunk.kind,
             content=chunk.text,
-            snippet=snippet(text, frozenset(query_terms(*self.query.spellings))),
+            snippet=snippet(
+                text,
+                frozenset(query_terms(*self.query.spellings, languages=self.query.languages)),
+                languages=self.query.languages,
+            ),
             modified=iso_time(self.modified.get(chunk.document, 0)),
             dated=iso_seconds(self.dates.get(chunk.document, 0.0)),
             levels=self.levels.get(chunk.id, ()),

@@ -104,16 +104,10 @@ def _hooks(operation: Operation, context: Mapping[str, Any]) -> dict[str, Any]:
 class LibraryHost:
     """An open library with its file watcher and a limit on concurrent calls."""
 
-    def __init__(
-        self,
-        library: Library,
-        make_watcher: Callable[[Library], Watcher] = Watcher,
-        pool: WorkerPool | None = None,
-    ) -> None:
+    def __init__(self, library: Library, pool: WorkerPool | None = None) -> None:
         limits = library.serve
         self.library = library
-        self.make_watcher = make_watcher
-        self.watcher = make_watcher(library)
+        self.watcher = Watcher(library)
         self.wait_seconds = limits.wait_seconds
         self.last_used = time.monotonic()
         self._pool = pool
@@ -224,7 +218,7 @@ class LibraryHost:
         fresh = await anyio.to_thread.run_sync(self.library.reopened)
         before, self.library = self.library, fresh
         listeners, old = self.watcher.listeners, self.watcher
-        self.watcher = self.make_watcher(fresh)
+        self.watcher = Watcher(fresh)
         self.watcher.listeners = listeners
         await anyio.to_thread.run_sync(old.close)
         self.watcher.start()

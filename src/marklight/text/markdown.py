@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -425,15 +425,29 @@ def _with_whole_links(markdown: str) -> str:
     return text
 
 
-def snippet(text: str, terms: frozenset[str], max_chars: int = SNIPPET_CHARACTERS) -> str:
-    """Return the part of a readable text with the most query terms, from the start of a sentence or line."""
+def snippet(
+    text: str,
+    terms: frozenset[str],
+    max_chars: int = SNIPPET_CHARACTERS,
+    max_lines: int = SNIPPET_CHARACTERS,
+    languages: Sequence[str] = ("en",),
+) -> str:
+    """Return the part of a readable text with the most query terms, from the start of a sentence or line.
+
+    Of a sentence that is too long, it begins with a word before the match.
+    """
     text = text[:_SNIPPET_SOURCE]
-    if len(text) <= max_chars:
+    if len(text) <= max_chars and text.count("\n") < max_lines:
         return text
-    starts = [0, *(match.end() for match in _UNIT_END.finditer(text))]
+    starts = list(_snippet_starts(text, max_chars))
     ends = [*starts[1:], len(text)]
     matches = [
-        terms.intersection(analyze(text[start:end]))
+        {
+            term
+            for language in languages
+            for term in analyze(text[start:end], language)
+            if term in terms
+        }
         for start, end in zip(starts, ends, strict=True)
     ]
     best, most = 0, 0
@@ -442,7 +456,7 @@ def snippet(text: str, terms: frozenset[str], max_chars: int = SNIPPET_CHARACTER
             continue
         seen = set(matches[first])
         for last in range(first + 1, len(starts)):
-            if ends[last] - start > max_chars:
+            if ends[last] - start > max_chars or text.count("\n", start, starts[last]) >= max_lines:
                 break
             seen |= matches[last]
         if len(seen) > most:
@@ -452,6 +466,19 @@ def snippet(text: str, terms: frozenset[str], max_chars: int = SNIPPET_CHARACTER
         end = space
     part = text[best:end].strip("\n").rstrip()
     return f"{'… ' if best else ''}{part}{' …' if end < len(text) else ''}"
+
+
+def _snippet_starts(text: str, max_chars: int) -> Iterator[int]:
+    """Yield where sentences, lines, and parts of sentences that are too long begin."""
+    start = 0
+    for end in (*(match.end() for match in _UNIT_END.finditer(text)), len(text)):
+        yield start
+        while end - start > max_chars:
+            middle = start + max_chars // 2
+            space = text.find(" ", middle, start + max_chars)
+            start = middle if space < 0 else space + 1
+            yield start
+        start = end
 
 
 class Task(NamedTuple):

@@ -36,7 +36,8 @@ async def first_answer(folder: Path, heard: list[str], **settings: Any) -> str:
     async def hear(progress: float, total: float | None, message: str | None) -> None:
         heard.append(message or "")
 
-    host = LibraryHost(library(folder, **settings), SlowWatcher)
+    host = LibraryHost(library(folder, **settings))
+    host.watcher = SlowWatcher(host.library)
     async with host.open(), Client(make_server(host), mode="legacy") as client:
         given = {"query": "giraffes", "mode": "keyword", "min_score": 0}
         return text_of(await client.call_tool("query_documents", given, progress_callback=hear))

@@ -20,6 +20,7 @@ from marklight.surfaces.cli.options import (
     in_library,
     open_library,
     open_own,
+    options_of,
 )
 from marklight.surfaces.cli.output import Bar, note, note_all, show, show_json
 
@@ -36,14 +37,7 @@ MAX_NAMES = 10
 @click.command(short_help="Bring the index up to date.")
 @click.argument("paths", metavar="[PATH]...", nargs=-1, type=click.Path(path_type=Path))
 @IN_PATH
-@click.option(
-    "--rebuild", is_flag=True, help="Read all files again; embeddings of unchanged text are kept."
-)
-@click.option(
-    "--history/--no-history",
-    default=None,
-    help="Also index git commits [default: only if they are already indexed].",
-)
+@options_of("index")
 @click.option(
     "--watch",
     "watching",

@@ -20,7 +20,6 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.layout import (
     AnyContainer,
     BufferControl,
-    Dimension,
     DynamicContainer,
     Float,
     FloatContainer,
@@ -326,12 +325,8 @@ class LiveSearch:
         self.scrolled = min(self.scrolled, max(0, len(rows) - 1))
         shown: StyleAndTextTuples = []
         for row in rows[self.scrolled :][: self._lines()]:
-            offset = 0
-            for start, end, _ in self.matcher.spans(row):
-                start = max(start, offset)
-                shown += [("", row[offset:start]), ("class:match", row[start:end])]
-                offset = end
-            shown.append(("", f"{row[offset:]}\n"))
+            shown += [("class:match" * match, text) for text, match in self.matcher.parts(row)]
+            shown.append(("", "\n"))
         return shown
 
     def _row_of_passage(self, rows: list[str]) -> int:
@@ -361,11 +356,6 @@ class LiveSearch:
     def is_wide(self) -> bool:
         """Return true if the preview is beside the list."""
         return self._columns() >= WIDE
-
-    def list_height(self) -> Dimension:
-        """Return the height of the list: all of the body beside the preview, else less than half of it."""
-        body = self._lines() - 4  # without query, status, title of the preview and keys
-        return Dimension() if self.is_wide() else Dimension.exact(max(3, body * 2 // 5))
 
     def _columns(self) -> int:
         return get_app().output.get_size().columns

@@ -21,7 +21,7 @@ from marklight.formatting import (
 from marklight.model import trail
 from marklight.surfaces.cli.output import cut, cut_left, display_width, folded
 from marklight.text.analyzer import analyze, fold, has_cjk, query_terms
-from marklight.text.markdown import readable
+from marklight.text.markdown import readable, snippet
 
 if TYPE_CHECKING:
     from marklight.answer import Answer, Hit
@@ -40,14 +40,7 @@ FURTHER, GUTTER = "  ", "    "
 """Before the header of a further passage, and before each line of a document's text, so that none can pose as a header."""
 MIN_TRAIL = 12
 """Columns; a shorter trail of headings is not shown."""
-SOURCE_CHARACTERS = 20_000
-"""Characters of a passage that an excerpt is chosen from; only whole sections are longer."""
-BEFORE_MATCH = 40
-"""Characters before a match that an excerpt shows of a sentence which is longer than the excerpt."""
-MAX_STARTS = 200
-"""Places at which an excerpt may begin that are compared."""
 
-_UNIT_END = re.compile(r"[.!?:][\"')\]]*[ \t]+(?=\S)|\n")
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*[+#]*")
 
 
@@ -60,34 +53,38 @@ class Matcher:
         last = query.typed_text or query.text
         self.prefix = fold(last.split()[-1]) if query.prefix and last.split() else ""
 
-    def spans(self, text: str) -> Iterator[tuple[int, int, frozenset[str]]]:
-        """Yield start, end and terms of each word that matches; of CJK text, of each pair of characters."""
+    def spans(self, text: str) -> Iterator[tuple[int, int]]:
+        """Yield start and end of each word that matches; of CJK text, of each pair of characters."""
         for word in _WORD.finditer(text):
             if has_cjk(word[0]):
                 for at in range(word.start(), max(word.start() + 1, word.end() - 1)):
-                    if terms := self._matching(text[at : at + 2]):
-                        yield at, min(at + 2, word.end()), terms
-            elif terms := self._matching(word[0]):
-                yield word.start(), word.end(), terms
+                    if self._matches(text[at : at + 2]):
+                        yield at, min(at + 2, word.end())
+            elif self._matches(word[0]):
+                yield word.start(), word.end()
 
-    def _matching(self, word: str) -> frozenset[str]:
-        own = {term for language in self.languages for term in analyze(word, language)}
-        own |= set(analyze(word.replace("'", "").replace("’", "")))
+    def _matches(self, word: str) -> bool:
         if self.prefix and fold(word).startswith(self.prefix):
-            own.add(self.prefix)
-            return frozenset(own & {*self.terms, self.prefix})
-        return frozenset(own & self.terms)
+            return True
+        terms = {term for language in self.languages for term in analyze(word, language)}
+        terms.update(analyze(word.replace("'", "").replace("’", "")))
+        return not self.terms.isdisjoint(terms)
+
+    def parts(self, row: str) -> Iterator[tuple[str, bool]]:
+        """Yield the parts of a row of text, and whether each of them matches."""
+        offset = 0
+        for start, end in self.spans(row):
+            start = max(start, offset)
+            yield row[offset:start], False
+            yield row[start:end], True
+            offset = end
+        yield row[offset:], False
 
     def highlighted(self, row: str, style: Style) -> str:
         """Return a row of text with the matching words highlighted."""
         if not style.escapes:
             return row
-        parts, offset = [], 0
-        for start, end, _ in self.spans(row):
-            start = max(start, offset)
-            parts += [row[offset:start], style.match(row[start:end])]
-            offset = end
-        return "".join(parts) + row[offset:]
+        return "".join(style.match(text) if matches else text for text, matches in self.parts(row))
 
 
 def answer_view(answer: Answer, style: Style, width: int, *, everything: bool = False) -> str:
@@ -223,53 +220,11 @@ def passage_rows(
 
 def excerpt_rows(text: str, matcher: Matcher, width: int, rows: int) -> list[str]:
     """Return the part of a text with the most query terms, from the start of a sentence or line, folded to some rows."""
-    lines = (line.rstrip() for line in visible(text[:SOURCE_CHARACTERS]).split("\n"))
+    lines = (line.rstrip() for line in visible(text).split("\n"))
     text = "\n".join(filter(None, lines)).expandtabs(4)
-    spans = list(matcher.spans(text))
-    starts = [0, *(end.end() for end in _UNIT_END.finditer(text))]
-    inside = [_word_start(text, start) for start, _, _ in spans]  # of sentences that are too long
-    best, most = 0, 0
-    for start in [*starts, *inside][:MAX_STARTS]:
-        end = start + len(_window(text, start, width, rows))
-        terms = {term for at, _, own in spans if start <= at < end for term in own}
-        if len(terms) > most:
-            best, most = start, len(terms)
-    if best:  # begin with the sentence of the first match
-        first = next(at for at, _, _ in spans if at >= best)
-        best = max(start for start in [best, *starts] if start <= first)
-    window = _window(text, best, width, rows)
-    parts = fold_rows(("… " if best else "") + window, width)[:rows]
-    if best + len(window) < len(text.rstrip()) and parts:
-        parts[-1] = (
-            f"{parts[-1]} …"
-            if display_width(parts[-1]) + 2 <= width
-            else cut(f"{parts[-1]}  ", width)
-        )
-    return parts
-
-
-def _word_start(text: str, at: int) -> int:
-    """Return the start of a word some characters before a match, in the same line."""
-    line = text.rfind("\n", 0, at) + 1
-    start = max(line, at - BEFORE_MATCH)
-    if start == line:
-        return start
-    space = text.find(" ", start, at)
-    return at if space < 0 else space + 1
-
-
-def _window(text: str, start: int, width: int, rows: int) -> str:
-    """Return as much of a text from an offset on as fits some rows."""
-    room = rows * width
-    source = text[start : start + room]
-    parts = fold_rows(source, width)
-    if len(parts) <= rows:
-        return source
-    # Each row is a part of the source, in order; folding only drops spaces between them.
-    offset = 0
-    for part in parts[:rows]:
-        offset = source.find(part.strip(), offset) + len(part.strip())
-    return source[:offset]
+    room = rows * width * 9 // 10  # the rest stays empty where the next word does not fit
+    parts = fold_rows(snippet(text, matcher.terms, room, rows, matcher.languages), width)
+    return parts if len(parts) <= rows else [*parts[: rows - 1], cut(f"{parts[rows - 1]} …", width)]
 
 
 def fold_rows(text: str, width: int) -> list[str]:

@@ -261,12 +261,12 @@ class Connections:
         """True if a connection was lost since the idle ones were checked: a server that restarts ends all of them."""
 
     @contextmanager
-    def connection(self, wait_seconds: float | None = None) -> Iterator[AnyConnection]:
+    def connection(self) -> Iterator[AnyConnection]:
         """Borrow a connection in autocommit mode; errors of the server are raised as `StoreError`.
 
         An open transaction is rolled back at the end, and a broken connection is replaced.
         """
-        connection = self.borrow(wait_seconds)
+        connection = self.borrow()
         try:
             yield connection
         except psycopg.Error as error:
