@@ -13,8 +13,8 @@ import pytest
 
 from marklight.engines.embedded import store
 from marklight.engines.embedded.engine import EmbeddedEngine
+from marklight.engines.relational import decode_texts, encode_texts
 from marklight.engines.relational import snapshot as relational_snapshot
-from marklight.engines.relational.records import decode_texts, encode_texts
 from marklight.engines.relational.snapshot import BoundedCache
 from marklight.model import Batch, Entry, Vectors
 from marklight.ports import FIELD_BOOSTS, Snapshot

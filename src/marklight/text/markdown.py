@@ -441,14 +441,10 @@ def snippet(
         return text
     starts = list(_snippet_starts(text, max_chars))
     ends = [*starts[1:], len(text)]
+    parts = (text[start:end] for start, end in zip(starts, ends, strict=True))
     matches = [
-        {
-            term
-            for language in languages
-            for term in analyze(text[start:end], language)
-            if term in terms
-        }
-        for start, end in zip(starts, ends, strict=True)
+        terms.intersection(term for language in languages for term in analyze(part, language))
+        for part in parts
     ]
     best, most = 0, 0
     for first, start in enumerate(starts):

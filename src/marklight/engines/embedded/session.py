@@ -325,7 +325,7 @@ def explain(error: Exception, path: Path) -> StoreError:
         return damaged(path, "its schema is no text")
     if isinstance(error, sqlite3.Error):
         if "Could not decode" in str(error):
-            from marklight.engines.relational.records import damaged_rows
+            from marklight.engines.relational import damaged_rows
 
             return damaged_rows()
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF

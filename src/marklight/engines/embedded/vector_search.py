@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from marklight.engines import relational
 from marklight.engines.embedded.vector_files import (
     BinaryVectorFile,
     VectorFile,
     VectorFileInfo,
     vector_file_info,
 )
-from marklight.engines.relational import records
 from marklight.engines.relational.documents import RelationalContents, digests_without_vector
 from marklight.model import DocumentId
 from marklight.ports import Pending, ScoredChunk
@@ -126,7 +126,7 @@ class EmbeddedVectors:
         """Return the vectors at some rows of the vector file of a model."""
         vectors = self._open(model)
         if vectors is None or max(places, default=-1) >= len(vectors.matrix):
-            raise records.damaged_rows()
+            raise relational.damaged_rows()
         return _decoded(vectors.matrix[list(places)])
 
     def missing(self, model: str, digests: Sequence[str]) -> list[str]:
@@ -154,9 +154,9 @@ class EmbeddedVectors:
             rows.setdefault(digest, row)
         chosen = list(rows.values())[: max(0, limit)]
         chunks = {
-            row[0]: records.chunk(row[1:])
+            row[0]: relational.chunk(row[1:])
             for row in self._session.all(
-                f"SELECT c.row, {records.CHUNK} FROM chunks c JOIN documents d ON d.row = c.document"
+                f"SELECT c.row, {relational.CHUNK} FROM chunks c JOIN documents d ON d.row = c.document"
                 " WHERE c.row IN (SELECT value FROM json_each(?))",
                 [list(chosen)],
             )

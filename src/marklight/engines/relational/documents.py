@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from marklight.answer import Level
-from marklight.engines.relational import records
+from marklight.engines import relational
 from marklight.engines.relational.vocabulary import VOCABULARY
 from marklight.model import (
     Chunk,
@@ -50,7 +50,7 @@ _FILE = "d.size, d.mtime_ns, d.ctime_ns, d.digest, d.recipe"
 _FILES = f"SELECT d.collection, d.path, {_FILE} FROM documents d"
 _FACTS = f"{_FILE}, d.timestamp, d.community"
 _FACTS_OF = f"SELECT s.key, {_FACTS.replace('d.', 'x.')} FROM {GIVEN_DOCUMENTS}"
-_CHUNKS = f"SELECT {records.CHUNK} FROM chunks c JOIN documents d ON d.row = c.document"
+_CHUNKS = f"SELECT {relational.CHUNK} FROM chunks c JOIN documents d ON d.row = c.document"
 
 
 class DocumentFacts(NamedTuple):
@@ -89,7 +89,7 @@ class RelationalDocuments:
         """Return all indexed documents with the state of their files."""
         return self._read_files("true", [])
 
-    @records.raises_damaged
+    @relational.raises_damaged
     def _read_files(
         self, condition: str, values: Sequence[Any]
     ) -> Mapping[DocumentId, IndexedFile]:
@@ -125,9 +125,9 @@ class RelationalDocuments:
         )
         if columns is None:
             return None
-        links = f"SELECT {records.LINK} FROM links l WHERE document = ? ORDER BY row"
+        links = f"SELECT {relational.LINK} FROM links l WHERE document = ? ORDER BY row"
         names = "SELECT key, strength FROM names WHERE document = ? ORDER BY row"
-        return records.document(
+        return relational.document(
             columns[:-1],
             columns[-1],
             self._session.all(links, [row]),
@@ -142,7 +142,7 @@ class RelationalDocuments:
             " (SELECT row FROM documents WHERE collection = ? AND path = ?)",
             id,
         )
-        return (row[0], records.outline(row[1])) if row else None
+        return (row[0], relational.outline(row[1])) if row else None
 
     def find_by_path(self, path: str) -> list[DocumentId]:
         """Return the documents with exactly this path, ordered by collection."""
@@ -232,7 +232,7 @@ class RelationalDocuments:
     def context_levels(self, ids: Sequence[str]) -> Mapping[str, tuple[Level, ...]]:
         """Return the context levels of passages; missing ids are skipped."""
         known = self._passages(ids)
-        return {id: records.decode_levels(each.levels) for id, each in known.items()}
+        return {id: relational.decode_levels(each.levels) for id, each in known.items()}
 
     def section(self, id: str) -> tuple[DocumentId, Section] | None:
         """Return a section and its document."""
@@ -242,11 +242,11 @@ class RelationalDocuments:
             " ORDER BY s.row",
             [id],
         )
-        return (DocumentId(row[0], row[1]), records.section(row[2:])) if row else None
+        return (DocumentId(row[0], row[1]), relational.section(row[2:])) if row else None
 
     def _chunks(self, condition: str, values: Sequence[Any]) -> list[Chunk]:
         rows = self._session.all(f"{_CHUNKS} WHERE {condition} ORDER BY c.ordinal", values)
-        return [records.chunk(row) for row in rows]
+        return [relational.chunk(row) for row in rows]
 
     def _chunk(self, id: str) -> Chunk:
         return self._passages([id])[id].chunk
@@ -263,7 +263,7 @@ class RelationalDocuments:
         )
         for row, id, title, levels, collection, path, *columns in found:
             document = DocumentId(collection, path)
-            candidates[id] = StoredCandidate(id, document, title, *records.ranking(levels))
+            candidates[id] = StoredCandidate(id, document, title, *relational.ranking(levels))
             rows[id] = row
             if document not in facts:
                 facts[document] = _facts(columns)
@@ -276,11 +276,11 @@ class RelationalDocuments:
 
     def _read_passages(self, ids: Sequence[str]) -> Mapping[str, StoredPassage]:
         rows = self._session.all(
-            f"SELECT c.levels, {records.CHUNK} FROM texts(?) i CROSS JOIN chunks c ON c.id = i.value"
+            f"SELECT c.levels, {relational.CHUNK} FROM texts(?) i CROSS JOIN chunks c ON c.id = i.value"
             " CROSS JOIN documents d ON d.row = c.document",
             [list(ids)],
         )
-        return {row[1]: StoredPassage(row[0], records.chunk(row[1:])) for row in rows}
+        return {row[1]: StoredPassage(row[0], relational.chunk(row[1:])) for row in rows}
 
 
 def document_facts(
@@ -295,7 +295,7 @@ def document_facts(
     return snapshot.cache.documents.get(set(documents), read)
 
 
-@records.raises_damaged
+@relational.raises_damaged
 def _facts(columns: Sequence[Any]) -> DocumentFacts:
     *file, digest, recipe, timestamp, community = columns
     date = datetime.fromisoformat(timestamp).timestamp()
@@ -345,7 +345,7 @@ _ALL_DOCUMENTS = (
     f" unpacked(c.record), c.remarks, unpacked(c.text) {_GIVEN} documents d ON d.row = i.value CROSS JOIN contents c ON c.document = d.row"
 )
 _ALL_LINKS = (
-    f"SELECT l.document, {records.LINK} {_GIVEN} links l ON l.document = i.value ORDER BY l.row"
+    f"SELECT l.document, {relational.LINK} {_GIVEN} links l ON l.document = i.value ORDER BY l.row"
 )
 _ALL_NAMES = (
     f"SELECT n.document, n.key, n.strength {_GIVEN} names n ON n.document = i.value ORDER BY n.row"
@@ -355,7 +355,7 @@ _ALL_SECTIONS = (
     f" {_GIVEN} sections s ON s.document = i.value ORDER BY s.row"
 )
 _ALL_CHUNKS = (
-    f"SELECT c.document, {records.CHUNK} {_GIVEN} documents d ON d.row = i.value"
+    f"SELECT c.document, {relational.CHUNK} {_GIVEN} documents d ON d.row = i.value"
     " CROSS JOIN chunks c ON c.document = d.row ORDER BY c.document, c.ordinal"
 )
 _ALL_BLOCKS = f"SELECT b.document, b.digest, b.boilerplate {_GIVEN} blocks b ON b.document = i.value ORDER BY 1, 2"
@@ -398,7 +398,7 @@ class RelationalContents(ABC):
         )
         blocks = self._by_document(_ALL_BLOCKS, rows)
         documents = {
-            row: records.document(tuple(columns[:-1]), columns[-1], links[row], names[row])
+            row: relational.document(tuple(columns[:-1]), columns[-1], links[row], names[row])
             for row, columns in stored.items()
         }
         files = self.file_states([document.id for document in documents.values()])
@@ -407,8 +407,8 @@ class RelationalContents(ABC):
                 document = replace(document, file=files.get(document.id, document.file))
                 yield Entry(
                     document,
-                    tuple(map(records.chunk, chunks[row])),
-                    tuple(map(records.section, sections[row])),
+                    tuple(map(relational.chunk, chunks[row])),
+                    tuple(map(relational.section, sections[row])),
                     block_digests={key: bool(shared) for key, shared in blocks[row]},
                 )
 
@@ -461,7 +461,7 @@ class RelationalContents(ABC):
         """Return stored vectors of passages as rows."""
 
 
-@records.raises_damaged
+@relational.raises_damaged
 def _term_matrix(rows: Sequence[bytes], dimension: int) -> Matrix:
     import numpy as np
 
@@ -486,14 +486,14 @@ def passages_to_index(
         "integers(?) r CROSS JOIN chunks c ON c.row = r.value" if rows is not None else "chunks c"
     )
     for row, document, record, *columns in session.each(
-        f"SELECT c.row, c.document, unpacked(t.record), {records.CHUNK} FROM {given}"
+        f"SELECT c.row, c.document, unpacked(t.record), {relational.CHUNK} FROM {given}"
         " JOIN documents d ON d.row = c.document JOIN contents t ON t.document = c.document"
         " ORDER BY c.row",
         [] if rows is None else [list(rows)],
     ):
         if document != last:
             last, shared = document, shared_terms(json.loads(record))
-        yield row, document, records.chunk(columns), shared
+        yield row, document, relational.chunk(columns), shared
 
 
 class TitleEntry(NamedTuple):

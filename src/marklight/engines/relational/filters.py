@@ -17,7 +17,7 @@ from marklight.engines.metadata_filters import (
     required_pairs,
     time_bounds,
 )
-from marklight.engines.relational.records import decode_texts, raises_damaged
+from marklight.engines.relational import decode_texts, raises_damaged
 from marklight.engines.relational.snapshot import document_languages
 from marklight.lazy import dataclass
 from marklight.model import DocumentId

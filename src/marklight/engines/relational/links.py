@@ -10,16 +10,16 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from marklight.engines.relational import records
+from marklight.engines import relational
+from marklight.engines.relational import decode_texts, encode_json
 from marklight.engines.relational.documents import GIVEN_DOCUMENTS, document_facts, document_row
-from marklight.engines.relational.records import decode_texts, encode_json
 from marklight.model import DocumentId, Entry, NameStrength, ResolvedLink
 
 if TYPE_CHECKING:
     from marklight.engines.relational import Row, SqlSession
     from marklight.engines.relational.snapshot import RelationalSnapshot
 
-_LINKS = f"SELECT d.collection, d.path, {records.LINK} FROM links l JOIN documents d ON d.row = l.document"
+_LINKS = f"SELECT d.collection, d.path, {relational.LINK} FROM links l JOIN documents d ON d.row = l.document"
 _ORDER = "ORDER BY d.collection, d.path, l.row"
 _BATCH_LINKS = 1000
 """Links resolved together: few queries, and little wasted work where a limit is near."""
@@ -73,7 +73,7 @@ class RelationalLinks:
             f"{_LINKS} WHERE NOT EXISTS (SELECT 1 FROM link_keys k JOIN names n ON n.key = k.key"
             f" WHERE k.link = l.row) {_ORDER}"
         )
-        return [ResolvedLink(DocumentId(*row[:2]), records.link(row[2:]), None) for row in rows]
+        return [ResolvedLink(DocumentId(*row[:2]), relational.link(row[2:]), None) for row in rows]
 
     def named(self, key: str) -> list[DocumentId]:
         """Return the documents with this name in its strongest form, ordered by id."""
@@ -133,14 +133,14 @@ class RelationalLinks:
         facts = document_facts(self._snapshot, documents)
         return {id: fact.community for id, fact in facts.items() if fact.community is not None}
 
-    @records.raises_damaged
+    @relational.raises_damaged
     def _resolved(self, rows: list[Row]) -> list[ResolvedLink]:
         places = [(*row[:2], row[-1]) for row in rows]
         resolver = LinkResolver(self._session, places)
         links = []
         for row, place in zip(rows, places, strict=True):
             target = resolver.target(place)
-            link = records.link(row[2:])
+            link = relational.link(row[2:])
             links.append(ResolvedLink(DocumentId(*row[:2]), link, target and target.document))
         return links
 
@@ -212,7 +212,7 @@ def rebuild(session: SqlSession) -> None:
     session.insert("edges", "source, target", sorted(resolved_edges(session)))
 
 
-@records.raises_damaged
+@relational.raises_damaged
 def resolved_edges(
     session: SqlSession, sources: Collection[int] | None = None
 ) -> set[tuple[int, int]]:

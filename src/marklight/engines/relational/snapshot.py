@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from marklight.engines.relational import records
+from marklight.engines import relational
 from marklight.lazy import once
 from marklight.model import Counts, DocumentId, Failure, FileState, normalize_key
 from marklight.query import Filters
@@ -96,20 +96,21 @@ class SnapshotCache:
         """Ids of passages by row."""
         self.rows: BoundedCache[str, int] = BoundedCache(MAX_VECTORS)
         """Rows of passages by id."""
-        self.counts: dict[str, Counts] = {}
-        """Counts by model."""
         self.keys: BoundedCache[str, bool] = BoundedCache(MAX_DOCUMENTS)
         """Frontmatter keys that exist or do not."""
-        self.languages: Mapping[str, int] | None = None
-        """Languages of documents with counts."""
-        self.documents_version: str | None = None
-        self.manifest: Mapping[str, str] | None = None
-        self.models: Mapping[str, int] | None = None
         self.vector_models: dict[str, Any] = {}
         """States of models in a vector index on a server, by name."""
         self.degrees: BoundedCache[tuple[DocumentId, int], int] = BoundedCache(MAX_DOCUMENTS)
         """Degrees of documents, counted up to a limit."""
         self._vectors: dict[tuple[int, int], VectorCache] = {}
+        self._single: dict[str, Any] = {}
+
+    def once(self, name: str, read: Callable[[], Value]) -> Value:
+        """Return a value that is read once for a generation, by its name."""
+        if name not in self._single:
+            self._single[name] = read()
+        value: Value = self._single[name]
+        return value
 
     def of_vectors(self, model_row: int, epoch: int) -> VectorCache:
         """Return the cache of a vector file."""
@@ -288,10 +289,7 @@ class RelationalMetadata:
 
     def languages(self) -> Mapping[str, int]:
         """Return the languages of documents in order, with document counts up to a bound; values that are not ISO 639-1 codes come from frontmatter."""
-        cache = self._snapshot.cache
-        if cache.languages is None:
-            cache.languages = language_counts(self._session)
-        return cache.languages
+        return self._snapshot.cache.once("languages", lambda: language_counts(self._session))
 
     def values(self, key: str, limit: int) -> Mapping[str, int]:
         """Return the lower-case values of a frontmatter key with document counts, most frequent first."""
@@ -356,47 +354,42 @@ class RelationalStatus:
 
     def counts(self, model: str) -> Counts:
         """Return the numbers of documents and passages, and of those with a vector of this model."""
-        # From counters that every commit updates: the size of the library does not matter.
-        known = self._cache.counts
-        if model not in known:
-            documents, chunks, boilerplate, generation = self._session.all(
-                "SELECT documents, chunks, boilerplate_chunks, generation FROM state"
-            )[0]
-            embedded = "SELECT embedded FROM models WHERE name = ?"
-            own, values = self._own_failures
-            known[model] = Counts(
-                documents=documents,
-                chunks=chunks,
-                embedded=self._session.value(embedded, [model]) or 0,
-                failed=self._session.value(f"SELECT count(*) FROM failures WHERE {own}", values),
-                generation=generation,
-                model=model,
-                boilerplate=boilerplate,
-            )
-        return known[model]
+        return self._cache.once(f"counts {model}", lambda: self._counts(model))
+
+    def _counts(self, model: str) -> Counts:
+        """Read counters that every commit updates: the size of the library does not matter."""
+        documents, chunks, boilerplate, generation = self._session.all(
+            "SELECT documents, chunks, boilerplate_chunks, generation FROM state"
+        )[0]
+        embedded = "SELECT embedded FROM models WHERE name = ?"
+        own, values = self._own_failures
+        return Counts(
+            documents=documents,
+            chunks=chunks,
+            embedded=self._session.value(embedded, [model]) or 0,
+            failed=self._session.value(f"SELECT count(*) FROM failures WHERE {own}", values),
+            generation=generation,
+            model=model,
+            boilerplate=boilerplate,
+        )
 
     def models(self) -> Mapping[str, int]:
         """Return the fingerprints of models with the number of passages that have a vector."""
-        if self._cache.models is None:
-            rows = self._session.all("SELECT name, embedded FROM models WHERE embedded > 0")
-            self._cache.models = dict(rows)
-        return dict(self._cache.models)
+        query = "SELECT name, embedded FROM models WHERE embedded > 0"
+        return dict(self._cache.once("models", lambda: self._session.all(query)))
 
     def documents_version(self) -> str:
         """Return a text that differs once documents were added, replaced or removed: their rows are never reused."""
-        if self._cache.documents_version is None:
-            values = self._session.all(f"SELECT {self.VERSION} FROM state")[0]
-            self._cache.documents_version = " ".join(map(str, (self._library, *values)))
-        return self._cache.documents_version
+        query = f"SELECT {self.VERSION} FROM state"
+        values = self._cache.once("version", lambda: self._session.all(query)[0])
+        return " ".join(map(str, (self._library, *values)))
 
     def manifest(self) -> Mapping[str, str]:
         """Return the key-value pairs that commits have stored."""
-        if self._cache.manifest is None:
-            rows = self._session.all("SELECT key, value FROM manifest")
-            self._cache.manifest = dict(rows)
-        return dict(self._cache.manifest)
+        query = "SELECT key, value FROM manifest"
+        return dict(self._cache.once("manifest", lambda: self._session.all(query)))
 
-    @records.raises_damaged
+    @relational.raises_damaged
     def failures(self) -> Sequence[Failure]:
         """Return the files that could not be indexed, ordered by path."""
         own, values = self._own_failures
@@ -412,7 +405,7 @@ class RelationalStatus:
             for collection, path, reason, *file in rows
         ]
 
-    @records.raises_damaged
+    @relational.raises_damaged
     def remarks(self) -> list[tuple[DocumentId, str]]:
         """Return the warnings about documents that are indexed all the same, ordered by path."""
         return [
@@ -421,7 +414,7 @@ class RelationalStatus:
                 "SELECT d.collection, d.path, c.remarks FROM contents c"
                 " JOIN documents d ON d.row = c.document WHERE c.remarks <> '' ORDER BY 1, 2"
             )
-            for remark in records.decode_texts(remarks)
+            for remark in relational.decode_texts(remarks)
         ]
 
     def damaged_chunks(self, ids: Sequence[str]) -> set[DocumentId]:  # noqa: ARG002

@@ -21,19 +21,22 @@ from marklight.engines.metadata_filters import (
     normalize_language,
     timestamp,
 )
-from marklight.engines.relational import Row, blocks, links, vocabulary
-from marklight.engines.relational.documents import (
-    HeadedPassage,
-    column,
-    title_entries,
-    title_entries_of,
-)
-from marklight.engines.relational.records import (
+from marklight.engines.relational import (
+    Row,
+    blocks,
     decode_texts,
     encode_json,
     encode_record,
     encode_spans,
     encode_texts,
+    links,
+    vocabulary,
+)
+from marklight.engines.relational.documents import (
+    HeadedPassage,
+    column,
+    title_entries,
+    title_entries_of,
 )
 from marklight.lazy import dataclass
 from marklight.levels import encoded_levels

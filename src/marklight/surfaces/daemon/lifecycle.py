@@ -199,25 +199,13 @@ def detach(
 
 
 def is_autostart(folder: Path, assignments: Sequence[str]) -> bool:
-    """Return the setting `serve.start`, read without importing the library."""
-    from marklight.settings import from_user_file
-    from marklight.trust import is_trusted, read_folder_file
+    """Return the setting `serve.start`; false if the settings are invalid, which is reported when the library is opened."""
+    from marklight.library.configuration import read_settings
 
     try:
-        layers, file = [*from_user_file()], read_folder_file(folder)
-        if file and file.layer and is_trusted(file):
-            layers.append(file.layer)
-        tables = [layer.values.get("serve") for layer in layers]
+        return bool(read_settings(folder, assignments)["serve.start"])
     except SettingsError:
-        return False  # reported when all settings are read
-    assigned = [
-        value.strip()
-        for name, _, value in (item.partition("=") for item in assignments)
-        if name.strip() == "serve.start"
-    ]
-    in_files = [table.get("start") for table in tables if isinstance(table, dict)]
-    values = [*in_files, os.environ.get("MARKLIGHT_SERVE_START"), *assigned]
-    return next((value in (True, "true") for value in reversed(values) if value is not None), False)
+        return False
 
 
 def wait_until_ready(file: Path, process: subprocess.Popen[bytes], seconds: float) -> State | None:

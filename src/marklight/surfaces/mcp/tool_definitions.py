@@ -29,12 +29,6 @@ STAGE_SETTINGS = {
     "similarity_threshold": ("semantic_duplicates", "cosine"),
 }
 """Tool parameters that set a search stage for one call."""
-RENDERED = {
-    "list_documents": ("max_tokens",),
-    "get": ("max_tokens", "line_numbers"),
-    "outline": ("max_tokens", "depth", "section", "page"),
-}
-"""Tool parameters that change the text of a result and not the operation."""
 LIST_PAGE = 40
 """Documents on a page of a list: with lines of usual length they fit the default token budget."""
 LISTED_KEYWORDS = (
@@ -147,8 +141,6 @@ class Tool:
             values.setdefault("query", values.get("hypothesis"))
         if self.operation in ("search", "commits"):
             values.setdefault("max_tokens", DEFAULT_TOKENS)
-        for name in RENDERED.get(self.operation, ()):
-            values.pop(name, None)
         if self.operation == "get" and len(refs := values["ref"]) == 1:
             values["ref"] = refs if has_wildcards(refs[0]) else refs[0]
         return values

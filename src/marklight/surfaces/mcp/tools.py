@@ -24,6 +24,7 @@ from marklight.answer import Answer
 from marklight.errors import MarklightError, ModelServerError, NotFound, UsageError
 from marklight.formatting import one_line, place_text
 from marklight.library.configuration import Ask
+from marklight.operations import OPERATIONS
 from marklight.parameters import suggest
 from marklight.ports import Progress, Prompt
 from marklight.reference import escape_glob, has_wildcards
@@ -329,7 +330,10 @@ def execute(library: Library, operation: str, arguments: Mapping[str, Any], **ho
     """Execute the operation of a tool, or the several ones that its arguments mean."""
 
     def call(name: str, given: Mapping[str, Any]) -> Any:
-        return operations.execute(library, name, given, **hooks)
+        declared = {parameter.name for parameter in OPERATIONS[name].parameters}
+        # Others change the text of the result only.
+        values = {key: value for key, value in given.items() if key in declared}
+        return operations.execute(library, name, values, **hooks)
 
     given = dict(arguments)
     if operation == "get" and isinstance(given["ref"], list):
