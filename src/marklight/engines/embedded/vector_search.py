@@ -15,9 +15,9 @@ from marklight.engines.embedded.vector_files import (
     VectorFileInfo,
     vector_file_info,
 )
-from marklight.engines.relational.documents import RelationalContents, digests_without_vector
+from marklight.engines.relational.documents import RelationalContents, RelationalVectors
 from marklight.model import DocumentId
-from marklight.ports import Pending, ScoredChunk
+from marklight.ports import ScoredChunk
 from marklight.query import Filters
 
 if TYPE_CHECKING:
@@ -51,12 +51,13 @@ class ModelVectors(NamedTuple):
     """True if every vector belongs to a passage."""
 
 
-class EmbeddedVectors:
+class EmbeddedVectors(RelationalVectors):
     """Vector search by cosine similarity."""
 
+    _snapshot: EmbeddedSnapshot
+
     def __init__(self, snapshot: EmbeddedSnapshot) -> None:
-        self._snapshot = snapshot
-        self._session = snapshot.session
+        super().__init__(snapshot)
         self._models: dict[str, ModelVectors | None] = {}
 
     def search(self, vector: Vector, model: str, filters: Filters, limit: int) -> list[ScoredChunk]:
@@ -128,40 +129,6 @@ class EmbeddedVectors:
         if vectors is None or max(places, default=-1) >= len(vectors.matrix):
             raise relational.damaged_rows()
         return _decoded(vectors.matrix[list(places)])
-
-    def missing(self, model: str, digests: Sequence[str]) -> list[str]:
-        return digests_without_vector(self._session, model, digests)
-
-    def pending(self, model: str, limit: int, first: Sequence[str] = ()) -> list[Pending]:
-        model_info = self._session.one(
-            "SELECT row, embedded_to FROM models WHERE name = ?", [model]
-        )
-        model_row, done = model_info or (-1, 0)
-        lacking = "c.digest <> '' AND NOT EXISTS (SELECT 1 FROM vectors v WHERE v.digest = c.digest AND v.model = ?)"
-        rows: dict[str, int] = {}
-        for row, digest in self._session.each(
-            "SELECT c.row, c.digest FROM json_each(?) f CROSS JOIN chunks c ON c.id = f.value"
-            f" WHERE {lacking} ORDER BY f.key",
-            [list(first), model_row],
-        ):
-            rows.setdefault(digest, row)
-        for row, digest in self._session.each(
-            f"SELECT c.row, c.digest FROM chunks c WHERE c.row > ? AND {lacking} ORDER BY c.row",
-            [done, model_row],
-        ):
-            if len(rows) >= limit:
-                break
-            rows.setdefault(digest, row)
-        chosen = list(rows.values())[: max(0, limit)]
-        chunks = {
-            row[0]: relational.chunk(row[1:])
-            for row in self._session.all(
-                f"SELECT c.row, {relational.CHUNK} FROM chunks c JOIN documents d ON d.row = c.document"
-                " WHERE c.row IN (SELECT value FROM json_each(?))",
-                [list(chosen)],
-            )
-        }
-        return [Pending(chunks[row].digest, chunks[row]) for row in chosen]
 
     def _search_all(self, vectors: ModelVectors, query: Vector, limit: int) -> list[ScoredChunk]:
         from marklight.vector_math import top
@@ -236,7 +203,7 @@ class EmbeddedVectors:
     def _open(self, model: str) -> ModelVectors | None:
         """Map the vectors of a model once; None if it has none."""
         if model not in self._models:
-            info = vector_file_info(self._session, model)
+            info = vector_file_info(self._snapshot.session, model)
             self._models[model] = self._mapped(info) if info and info.row_count else None
         return self._models[model]
 

@@ -320,8 +320,8 @@ class PostgresSnapshot(RelationalSnapshot):
 
     def __init__(self, engine: PostgresEngine, session: PostgresSession, state: Row) -> None:
         """Take the columns of `schema.READ_STATE`."""
-        _, generation, library, self.document_count, self.chunk_count, *counts = state
-        self.embeddable_count, self.unused_vectors = counts
+        _, generation, library, *counts = state
+        self.document_count, self.chunk_count, self.unused_vectors = counts
         super().__init__(session, engine.caches, library, generation)
         self.engine = engine
 

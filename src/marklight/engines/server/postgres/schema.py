@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 VERSION = 1
 """Version of the schema that this program reads and writes."""
-READ_STATE = "SELECT version, generation, library, documents, chunks, chunks - boilerplate_chunks, unused_vectors FROM state"
-"""Version of the schema, generation, id of the library, and counters of documents, passages, passages to embed and unused vectors."""
+READ_STATE = "SELECT version, generation, library, documents, chunks, unused_vectors FROM state"
+"""Version of the schema, generation, id of the library, and counters of documents, passages and unused vectors."""
 _LOCK_SECONDS = 60.0
 
 _TYPES = (

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from marklight.engines.relational.documents import digests_without_vector
-from marklight.engines.server.postgres.session import translate
+from marklight.engines.relational.documents import RelationalVectors
+from marklight.engines.server.postgres.session import PostgresSession, translate
 from marklight.engines.server.postgres.vector_index import (
     STORED,
     index_name,
@@ -21,7 +21,7 @@ from marklight.engines.server.postgres.vector_index import (
     unpack,
 )
 from marklight.model import DocumentId
-from marklight.ports import Pending, ScoredChunk
+from marklight.ports import ScoredChunk
 from marklight.query import Filters
 
 if TYPE_CHECKING:
@@ -49,9 +49,6 @@ _SETTINGS = (
     "SELECT set_config('hnsw.ef_search', $1, true), set_config('hnsw.max_scan_tuples', $2, true),"
     " set_config('hnsw.iterative_scan', 'relaxed_order', true), set_config('hnsw.scan_mem_multiplier', '8', true)"
 )
-_LACKING = "c.digest <> '' AND NOT EXISTS (SELECT 1 FROM vectors v WHERE v.digest = c.digest AND v.model = ? OFFSET 0)"
-"""OFFSET makes it a look-up for each passage: a join by statistics from before a model's vectors would compare all pairs."""
-
 
 Candidates = list[tuple[str, bytes]]
 """Ids of passages with their stored vectors."""
@@ -68,12 +65,14 @@ class Model(NamedTuple):
     """True if its HNSW index is complete."""
 
 
-class PostgresVectorReader:
+class PostgresVectorReader(RelationalVectors):
     """Vector search by cosine similarity."""
 
+    _snapshot: PostgresSnapshot
+    _session: PostgresSession
+
     def __init__(self, snapshot: PostgresSnapshot, settings: PostgresSettings) -> None:
-        self._snapshot = snapshot
-        self._session = snapshot.session
+        super().__init__(snapshot)
         self._settings = settings
         self._cached: dict[tuple[str, str], Vector] = {}
         """Unit vectors by model and passage."""
@@ -136,38 +135,6 @@ class PostgresVectorReader:
                 zip(ids, self._unit_vectors(model, stored_model, candidates), strict=True)
             )
         return {id: vector.copy() for id, vector in vectors.items()}
-
-    def missing(self, model: str, digests: Sequence[str]) -> list[str]:
-        return digests_without_vector(self._session, model, digests)
-
-    def pending(self, model: str, limit: int, first: Sequence[str] = ()) -> list[Pending]:
-        row, done, embedded = self._session.one(
-            "SELECT row, embedded_to, embedded FROM models WHERE name = ?", [model]
-        ) or (-1, 0, 0)
-        if embedded == self._snapshot.embeddable_count or limit <= 0:
-            return []
-        ids: dict[str, str] = {}
-        if first:
-            for id, digest in self._session.all(
-                "SELECT c.id, c.digest FROM texts(?) f JOIN chunks c ON c.id = f.value"
-                f" WHERE {_LACKING} ORDER BY f.key",
-                [list(first), row],
-            ):
-                ids.setdefault(digest, id)
-        while len(ids) < limit:
-            # In pages, since several passages may have the same text.
-            page = self._session.all(
-                "SELECT c.id, c.digest, c.row FROM chunks c"
-                f" WHERE c.row > ? AND {_LACKING} ORDER BY c.row LIMIT {int(limit)}",
-                [done, row],
-            )
-            for id, digest, _ in page:
-                ids.setdefault(digest, id)
-            if len(page) < limit:
-                break
-            done = page[-1][2]
-        chosen = list(ids.values())[:limit]
-        return [Pending(chunk.digest, chunk) for chunk in self._snapshot.documents.chunks(chosen)]
 
     def _uses_index(self, model: Model, rows: RowFilter | None, limit: int) -> bool:
         """Return true if the HNSW index answers faster than a comparison of all passages that match.
