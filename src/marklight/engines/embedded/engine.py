@@ -219,16 +219,16 @@ class EmbeddedEngine:
                 rebuild(self._parts.lexical, session)
 
     def clean(self, keep: Iterable[str]) -> int:
-        from marklight.engines.relational import vocabulary
+        from marklight.engines.relational.write import delete_unused_vectors
 
         if not self._parts.store.exists:
             return 0
         with self.writing(WAIT_SECONDS):
             session = self._writer_session()
-            library, models = _library_id(session), tuple(keep)
+            library = _library_id(session)
             with session.transaction():
-                deleted = vocabulary.delete_unused_vectors(session, models)
-                deleted += vector_files.clean(session, self.folder, library, models)
+                deleted = delete_unused_vectors(session, keep)
+                vector_files.compact(session, self.folder, library)
                 if deleted:
                     session.run("UPDATE state SET generation = generation + 1")
             self._parts.mapped_vectors.clear()

@@ -466,36 +466,17 @@ def _model_file_info(session: SqliteSession, vectors: Vectors) -> VectorFileInfo
 
 def _update_model(session: SqliteSession, info: VectorFileInfo, added: int, append_id: str) -> None:
     """Update the row count of the file, and the last row before which all passages have a vector."""
+    from marklight.engines.relational.write import update_embedded_to
+
     session.run(
         "UPDATE models SET file_rows = file_rows + ?, last_append = ? WHERE row = ?",
         [added, append_id, info.model_row],
     )
-    session.run(
-        "UPDATE models SET embedded_to = coalesce("
-        " (SELECT c.row - 1 FROM chunks c WHERE c.row > models.embedded_to AND c.digest <> '' AND NOT EXISTS"
-        "  (SELECT 1 FROM vectors v WHERE v.digest = c.digest AND v.model = models.row)"
-        "  ORDER BY c.row LIMIT 1),"
-        " (SELECT seq FROM sqlite_sequence WHERE name = 'chunks'), 0) WHERE row = ?",
-        [info.model_row],
-    )
+    update_embedded_to(session, info.model_row)
 
 
-def clean(session: SqliteSession, folder: Path, library: str, keep: Iterable[str]) -> int:
-    """Delete unused vectors and all of models not in `keep`; return how many.
-
-    A vector file with many deleted rows is rewritten under the next epoch.
-    """
-    from marklight.engines.relational.write import UNUSED_VECTOR
-
-    deleted = 0
-    for row, _ in session.all(
-        "SELECT row, name FROM models WHERE name NOT IN (SELECT value FROM json_each(?))",
-        [list(keep)],
-    ):
-        deleted += session.run("DELETE FROM vectors WHERE model = ?", [row])
-        session.run("DELETE FROM models WHERE row = ?", [row])
-    deleted += session.run(f"DELETE FROM vectors WHERE {UNUSED_VECTOR}")
-    session.run("UPDATE state SET unused_vectors = 0")
+def compact(session: SqliteSession, folder: Path, library: str) -> None:
+    """Rewrite the vector files with many deleted rows under the next epoch."""
     for name, row, count in session.all("SELECT name, row, file_rows FROM models"):
         remaining = [
             place
@@ -505,7 +486,6 @@ def clean(session: SqliteSession, folder: Path, library: str, keep: Iterable[str
         ]
         if count - len(remaining) > _MAX_DELETED_SHARE * count:
             _compact(session, folder, library, name, remaining)
-    return deleted
 
 
 def _compact(

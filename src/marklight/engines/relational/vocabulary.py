@@ -220,16 +220,6 @@ def count_terms(session: SqlSession) -> Counter[str]:
     return frequencies
 
 
-def delete_unused_vectors(session: SqlSession, models: Iterable[str]) -> int:
-    """Delete vectors of other models, and of terms that left the vocabulary; return how many."""
-    return session.run(
-        "DELETE FROM term_vectors WHERE model NOT IN"
-        " (SELECT row FROM models WHERE name IN (SELECT value FROM texts(?) t))"
-        f" OR term NOT IN (SELECT term FROM ({VOCABULARY}) v)",
-        [list(models)],
-    )
-
-
 def add_vectors(
     session: SqlSession,
     model_row: int,
@@ -240,7 +230,7 @@ def add_vectors(
     from marklight.vector_math import encode_vectors
 
     rows = encode_vectors(vectors.matrix)
-    # In order of the terms, so that few pages are split.
+    # In order of the terms, so that few pages are split, and concurrent commits wait but do not deadlock.
     places = sorted(range(len(rows)), key=vectors.digests.__getitem__)
     pairs = ((vectors.digests[place], rows[place].tobytes()) for place in places)
     columns, values = (", checksum", "?, ?, ?, ?") if checksum else ("", "?, ?, ?")

@@ -404,6 +404,33 @@ def _count_vectors(session: SqlSession, change: ChangedRows, added: AddedVectors
         session.run("UPDATE state SET unused_vectors = unused_vectors + ?", [unused])
 
 
+def update_embedded_to(session: SqlSession, model_row: int) -> None:
+    """Update the last row of a passage up to which all have a vector of a model."""
+    session.run(
+        "UPDATE models SET embedded_to = coalesce("
+        " (SELECT c.row - 1 FROM chunks c WHERE c.row > models.embedded_to AND c.digest <> '' AND"
+        "  (SELECT count(*) FROM vectors v WHERE v.digest = c.digest AND v.model = models.row) = 0"
+        "  ORDER BY c.row LIMIT 1), (SELECT max(c.row) FROM chunks c), 0) WHERE row = ?",
+        [model_row],
+    )
+
+
+def delete_unused_vectors(session: SqlSession, keep: Iterable[str]) -> int:
+    """Delete vectors that no passage and no term of the vocabulary uses, and all of models not in `keep`; return how many."""
+    kept = "(SELECT row FROM models WHERE name IN (SELECT value FROM texts(?) t))"
+    models = [list(keep)]
+    deleted = session.run(f"DELETE FROM vectors WHERE model NOT IN {kept}", models)
+    deleted += session.run(f"DELETE FROM vectors WHERE {UNUSED_VECTOR}")
+    deleted += session.run(
+        f"DELETE FROM term_vectors WHERE model NOT IN {kept}"
+        f" OR term NOT IN (SELECT term FROM ({vocabulary.VOCABULARY}) v)",
+        models,
+    )
+    session.run(f"DELETE FROM models WHERE row NOT IN {kept}", models)
+    session.run("UPDATE state SET unused_vectors = 0 WHERE unused_vectors <> 0")
+    return deleted
+
+
 UNUSED_VECTOR = "NOT EXISTS (SELECT 1 FROM chunks c WHERE c.digest = vectors.digest)"
 """SQL condition: no passage uses the vector."""
 

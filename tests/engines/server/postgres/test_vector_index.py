@@ -12,7 +12,7 @@ import pytest
 from psycopg import errors, sql
 
 from marklight.engines import PostgresSettings
-from marklight.engines.relational.write import ChangedRows, InsertedEntry
+from marklight.engines.relational.write import ChangedRows, InsertedEntry, delete_unused_vectors
 from marklight.engines.server.postgres.session import PostgresSession
 from marklight.engines.server.postgres.vector_index import PostgresVectors
 from marklight.model import Batch
@@ -130,14 +130,15 @@ def test_cleaning_deletes_other_models_and_unused_vectors_with_the_index(reopen:
         with library.reader() as reader, session.transaction():
             # A snapshot that has used the index does not block cleaning.
             assert len(reader.search(matrix[0], "n", NO_FILTERS, 5)) == 5
-            assert library.index.clean(session, ["m"]) == 97
+            library.index.maintain()
+            assert delete_unused_vectors(session, ["m"]) == 97
             assert session.value("SELECT unused_vectors FROM state") == 0
         library.index.after_commit(library.connections)
         library.build()
         assert library.indexes() == {"vectors_hnsw_1": True}
         assert session.all("SELECT name FROM models") == [("m",)]
         with session.transaction():
-            assert library.index.clean(session, ["m"]) == 0
+            assert delete_unused_vectors(session, ["m"]) == 0
     assert library.search(matrix[4], 5) == brute_force(matrix, matrix[4], 5)
 
 

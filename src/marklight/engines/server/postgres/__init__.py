@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from marklight.engines.relational.filters import RowReader
@@ -57,9 +57,8 @@ class DerivedIndex(Generic[Reader]):
         """Return the reader for a snapshot; its session is `snapshot.session`."""
         raise NotImplementedError
 
-    def clean(self, session: PostgresSession, keep: Iterable[str]) -> int:  # noqa: ARG002
-        """Delete what no passage and no model in `keep` uses, in a transaction without other writers; return how many."""
-        return 0
+    def maintain(self) -> None:
+        """Check the index after this commit: cleaning or repairing may delete what it has."""
 
     def check(self, session: PostgresSession) -> list[str]:
         """Compare the index with the passages, rebuild it if it differs, and return the problems found."""

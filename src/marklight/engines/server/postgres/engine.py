@@ -191,14 +191,13 @@ class PostgresEngine:
         )
 
     def clean(self, keep: Iterable[str]) -> int:
-        from marklight.engines.relational.vocabulary import delete_unused_vectors
+        from marklight.engines.relational.write import delete_unused_vectors
 
         models = tuple(keep)
         if not self._exists():
             return 0
         with self._maintaining() as session:
             deleted = delete_unused_vectors(session, models)
-            deleted += sum(index.clean(session, models) for index in self._indexes)
             self.queue.clean(session, models)
             if deleted:  # a new generation, so that no reader continues with cached values
                 query = "UPDATE state SET generation = generation + 1 RETURNING generation"
@@ -210,6 +209,8 @@ class PostgresEngine:
         """Begin a transaction without other writers."""
         with self.writers.hold(WAIT_SECONDS):
             with self.writers.alone(WAIT_SECONDS) as session:
+                for index in self._indexes:
+                    index.maintain()
                 yield session
             self._after_commit()
 

@@ -9,7 +9,7 @@ functions that need it, so that opening a connection does not load it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from struct import Struct
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
@@ -144,10 +144,7 @@ def add_term_vectors(session: PostgresSession, vectors: Vectors | None) -> None:
         return
     from marklight.engines.relational import vocabulary
 
-    model = _model_row(session, vectors)
-    order = sorted(range(len(vectors.digests)), key=vectors.digests.__getitem__)
-    terms = tuple(vectors.digests[place] for place in order)
-    vocabulary.add_vectors(session, model, Vectors(vectors.model, terms, vectors.matrix[order]))
+    vocabulary.add_vectors(session, _model_row(session, vectors), vectors)
 
 
 def _model_row(session: PostgresSession, vectors: Vectors) -> int:
@@ -256,6 +253,8 @@ class PostgresVectors(DerivedIndex[VectorReader]):
 
         Concurrent commits become visible in another order than that of their rows, so new passages may lower it.
         """
+        from marklight.engines.relational.write import update_embedded_to
+
         rows = [row for entry in change.inserted for row in entry.chunk_rows[:1]]
         if rows:
             session.run(
@@ -264,13 +263,7 @@ class PostgresVectors(DerivedIndex[VectorReader]):
             )
         if change.batch.vectors and change.batch.vectors.digests:
             self._due = True
-            session.run(
-                "UPDATE models m SET embedded_to = coalesce("
-                " (SELECT c.row - 1 FROM chunks c WHERE c.row > m.embedded_to AND c.digest <> '' AND NOT EXISTS"
-                "  (SELECT 1 FROM vectors v WHERE v.digest = c.digest AND v.model = m.row OFFSET 0)"
-                "  ORDER BY c.row LIMIT 1), (SELECT max(c.row) FROM chunks c), 0) WHERE m.name = ?",
-                [change.batch.vectors.model],
-            )
+            update_embedded_to(session, _model_row(session, change.batch.vectors))
 
     def after_commit(self, connections: Connections) -> None:
         """Build the index of a model that has become large, and delete unusable ones, in a thread of its own."""
@@ -296,27 +289,11 @@ class PostgresVectors(DerivedIndex[VectorReader]):
 
         return PostgresVectorReader(snapshot, self.settings)
 
-    def clean(self, session: PostgresSession, keep: Iterable[str]) -> int:
-        """Delete vectors that no passage uses and all of other models; their indexes are deleted after the commit."""
+    def maintain(self) -> None:
         self._due = True
-        others = [
-            row
-            for (row,) in session.all(
-                "SELECT row FROM models WHERE name NOT IN (SELECT t.value FROM texts(?) t)",
-                [list(keep)],
-            )
-        ]
-        deleted = session.run("DELETE FROM vectors WHERE model = ANY(?::bigint[])", [others])
-        session.run("DELETE FROM models WHERE row = ANY(?::bigint[])", [others])
-        deleted += session.run(
-            "DELETE FROM vectors v WHERE NOT EXISTS (SELECT 1 FROM chunks c WHERE c.digest = v.digest)"
-        )
-        session.run("UPDATE state SET unused_vectors = 0 WHERE unused_vectors <> 0")
-        return deleted
 
     def check(self, session: PostgresSession) -> list[str]:
         """Report vectors of a wrong dimension and unusable indexes; the latter are built again after the check."""
-        self._due = True
         wrong = session.all(
             "SELECT m.name, count(*) FROM vectors v JOIN models m ON m.row = v.model"
             " WHERE vector_dims(v.embedding) <> m.dimension GROUP BY 1 ORDER BY 1"
