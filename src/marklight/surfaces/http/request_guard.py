@@ -59,7 +59,7 @@ FOREIGN = (
 class SecurityHeaders:
     """Adds the security headers to every response, and those of CORS for the allowed origins."""
 
-    def __init__(self, app: ASGIApp, allow_origins: Collection[str] = ()) -> None:
+    def __init__(self, app: ASGIApp, allow_origins: Collection[str]) -> None:
         self.app = app
         self.allow_origins = allow_origins
 

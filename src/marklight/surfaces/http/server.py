@@ -16,7 +16,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from math import ceil
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import anyio
 import h11
@@ -34,7 +34,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-from marklight.errors import Overloaded
 from marklight.formatting import escape_json
 from marklight.platforms import resource_limit
 from marklight.surfaces.host import LibraryHost
@@ -55,10 +54,8 @@ from marklight.surfaces.mcp.server import LibraryServer, make_server
 SHUTDOWN_SECONDS = 1
 """Time limit for responses in progress at the end; open streams are cut then."""
 KEEP_ALIVE_SECONDS = 15
-MAX_SERVED = 500
-"""Connections served at once; further ones get status 503."""
-MAX_REJECTED = 100
-"""Connections open for a 503 response; further ones are not accepted yet."""
+MAX_CONNECTIONS = 500
+"""Connections open at once; further ones are not accepted yet."""
 RESERVED_FILES = 32
 """File descriptors left for index files, their journals, git and IPC connections."""
 MIN_CONNECTIONS = 4
@@ -74,32 +71,15 @@ LINGER_SECONDS = 1.0
 log = logging.getLogger(__name__)
 
 
-class ConnectionLimits(NamedTuple):
-    """Number of connections to serve, and of further ones to answer with 503."""
-
-    served: int
-    rejected: int
-
-
-def connection_limits() -> ConnectionLimits:
-    """Return the number of connections that this process has file descriptors for."""
-    free = _free_files()
-    if free is None or free >= MAX_SERVED + MAX_REJECTED:
-        return ConnectionLimits(MAX_SERVED, MAX_REJECTED)
-    free = max(MIN_CONNECTIONS, free)
-    rejected = max(1, free * MAX_REJECTED // (MAX_SERVED + MAX_REJECTED))
-    return ConnectionLimits(free - rejected, rejected)
-
-
-def _free_files() -> int | None:
-    """Return the number of file descriptors for connections; None without a limit."""
+def max_connections() -> int:
+    """Return the number of connections that this process has file descriptors for, within bounds."""
     limit = resource_limit("RLIMIT_NOFILE")
     if limit is None:
-        return None
+        return MAX_CONNECTIONS
     used = 2 * RESERVED_FILES
     with suppress(OSError):
         used = RESERVED_FILES + len(os.listdir("/dev/fd"))
-    return limit - used
+    return max(MIN_CONNECTIONS, min(MAX_CONNECTIONS, limit - used))
 
 
 async def serve_http(
@@ -147,7 +127,7 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._timeout_seconds = timeout_seconds
         self._ready = ready
-        self._limits = connection_limits()
+        self._max_connections = max_connections()
         self._closed = asyncio.Event()
         """Set whenever a connection ends."""
         self._accepting: asyncio.Task[None] | None = None
@@ -184,7 +164,7 @@ class _Server(uvicorn.Server):
     async def _wait_for_room(self) -> None:
         """Wait until fewer connections than the maximum are open; close idle ones meanwhile."""
         connections = cast(set[Connection], self.server_state.connections)
-        while len(connections) >= sum(self._limits):
+        while len(connections) >= self._max_connections:
             self._closed.clear()
             try:
                 await asyncio.wait_for(self._closed.wait(), CROWDED_IDLE_SECONDS)
@@ -198,7 +178,6 @@ class _Server(uvicorn.Server):
             self.server_state,
             self.lifespan.state,
             timeout_seconds=self._timeout_seconds,
-            max_served=self._limits.served,
             on_close=self._closed.set,
         )
 
@@ -211,13 +190,6 @@ class _Server(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
-
-
-async def too_many_connections(scope: Scope, receive: Receive, send: Send) -> None:
-    """ASGI app for connections beyond the limit."""
-    response = error_response(Overloaded("Too many connections at once", "Try again in a second"))
-    response.headers["connection"] = "close"
-    await response(scope, receive, send)
 
 
 class RequestParser(h11.Connection):
@@ -249,13 +221,11 @@ class Connection(H11Protocol):
         app_state: dict[str, Any],
         *,
         timeout_seconds: float,
-        max_served: int,
         on_close: Callable[[], None],
     ) -> None:
         super().__init__(config, server_state, app_state)
         self.conn = self._parser = RequestParser(h11.SERVER, MAX_HEAD_BYTES)
         self._timeout_seconds = timeout_seconds
-        self._max_served = max_served
         self._on_close = on_close
         self._read_timer: asyncio.TimerHandle | None = None
         self._reading_since = 0.0
@@ -267,8 +237,6 @@ class Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if len(self.connections) > self._max_served:
-            self.app = SecurityHeaders(too_many_connections)
         self._update_read_timer()
 
     def handle_events(self) -> None:
