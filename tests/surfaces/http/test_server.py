@@ -372,5 +372,5 @@ def test_the_connection_limit_follows_from_the_file_descriptor_limit(
     limit: int | None, wanted: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server_module, "resource_limit", lambda _: limit)
-    monkeypatch.setattr(server_module.os, "listdir", lambda _: ["open"] * 20)
+    monkeypatch.setattr("os.listdir", lambda _: ["open"] * 20)
     assert server_module.max_connections() == wanted

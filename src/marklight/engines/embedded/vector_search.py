@@ -15,7 +15,8 @@ from marklight.engines.embedded.vector_files import (
     VectorFileInfo,
     vector_file_info,
 )
-from marklight.engines.relational.documents import RelationalContents, RelationalVectors
+from marklight.engines.relational.documents import RelationalContents
+from marklight.engines.relational.snapshot import RelationalVectors
 from marklight.model import DocumentId
 from marklight.ports import ScoredChunk
 from marklight.query import Filters

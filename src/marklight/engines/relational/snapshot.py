@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from marklight.engines import relational
 from marklight.lazy import once
 from marklight.model import Counts, DocumentId, Failure, FileState, normalize_key
+from marklight.ports import Pending
 from marklight.query import Filters
 
 if TYPE_CHECKING:
@@ -335,6 +336,53 @@ def language_counts(session: SqlSession) -> dict[str, int]:
         value: session.all(count, [LANGUAGE, value, MAX_COUNTED])[0][0]
         for value in document_languages(session)
     }
+
+
+_LACKING = "c.digest <> '' AND (SELECT count(*) FROM vectors v WHERE v.digest = c.digest AND v.model = ?) = 0"
+"""A look-up for each passage: a join by statistics from before a model's vectors would compare all pairs in PostgreSQL."""
+
+
+class RelationalVectors:
+    """Texts without a vector, which the tables know; a subclass searches the vectors."""
+
+    def __init__(self, snapshot: RelationalSnapshot) -> None:
+        self._snapshot = snapshot
+        self._session = snapshot.session
+
+    def missing(self, model: str, digests: Sequence[str]) -> list[str]:
+        rows = self._session.all(
+            "SELECT t.value FROM texts(?) t WHERE EXISTS (SELECT 1 FROM vectors v"
+            " JOIN models m ON m.row = v.model WHERE v.digest = t.value AND m.name = ?)",
+            [list(digests), model],
+        )
+        known = {digest for (digest,) in rows}
+        return [digest for digest in digests if digest not in known]
+
+    def pending(self, model: str, limit: int, first: Sequence[str] = ()) -> list[Pending]:
+        row, done = self._session.one(
+            "SELECT row, embedded_to FROM models WHERE name = ?", [model]
+        ) or (-1, 0)
+        ids: dict[str, str] = {}
+        for id, digest in self._session.all(
+            "SELECT c.id, c.digest FROM texts(?) f CROSS JOIN chunks c ON c.id = f.value"
+            f" WHERE {_LACKING} ORDER BY f.key",
+            [list(first), row],
+        ):
+            ids.setdefault(digest, id)
+        while len(ids) < limit:
+            # In pages, since several passages may have the same text.
+            page = self._session.all(
+                "SELECT c.id, c.digest, c.row FROM chunks c"
+                f" WHERE c.row > ? AND {_LACKING} ORDER BY c.row LIMIT {int(limit)}",
+                [done, row],
+            )
+            for id, digest, _ in page:
+                ids.setdefault(digest, id)
+            if len(page) < limit:
+                break
+            done = page[-1][2]
+        chunks = self._snapshot.documents.chunks(list(ids.values())[: max(0, limit)])
+        return [Pending(chunk.digest, chunk) for chunk in chunks]
 
 
 class RelationalStatus:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from marklight.engines.relational.documents import RelationalVectors
+from marklight.engines.relational.snapshot import RelationalVectors
 from marklight.engines.server.postgres.session import PostgresSession, translate
 from marklight.engines.server.postgres.vector_index import (
     STORED,
