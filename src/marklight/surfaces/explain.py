@@ -85,7 +85,7 @@ def explanation(answer: Answer) -> str:
     """Return stages, query features, passage features, the steps of each score, and a legend."""
     parts = [_stages(answer)]
     if answer.hits:
-        parts += [_querycolumns(answer.hits), _featurecolumns(answer.hits)]
+        parts += [_query_features(answer.hits), _passage_features(answer.hits)]
         parts += [
             "\n\n".join(_result(answer, rank, hit) for rank, hit in enumerate(answer.hits, 1))
         ]
@@ -107,7 +107,7 @@ def _stages(answer: Answer) -> str:
     return columns([("stage", "hits", "ms"), *rows, total], left=(0,))
 
 
-def _querycolumns(hits: Sequence[Hit]) -> str:
+def _query_features(hits: Sequence[Hit]) -> str:
     """Return query features with their weights in both curves, and the answer probability."""
     by_stage = {why.stage: why for hit in hits for why in hit.why}
     entries = {stage: by_stage[stage] for stage in QUERY_ENTRIES if stage in by_stage}
@@ -140,7 +140,7 @@ def _weights(formula: str) -> dict[str, float]:
     }
 
 
-def _featurecolumns(hits: Sequence[Hit]) -> str:
+def _passage_features(hits: Sequence[Hit]) -> str:
     """Return the passage features, one row per result, with their weights in the first row."""
     features = [
         {why.stage: why.inputs for why in hit.why if "feature" in why.inputs} for hit in hits

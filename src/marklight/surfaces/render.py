@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from marklight.formatting import (
     PLAIN,
     Style,
+    columns,
     counted,
     escape_json,
     headed_place,
@@ -164,15 +165,13 @@ def report_text(report: Report) -> str:
     ]
     if report.newly_embedded:
         counts.append(f"{counted(report.newly_embedded, 'passage')} embedded")
-    index, commits = report.index, report.history
+    commits = report.history
     lines = [", ".join(counts) or ("nothing changed" if commits is None else "no document changed")]
     # The run took the time of both; each line shows its own.
     took_ms = report.took_ms - (commits.took_ms if commits is not None else 0.0)
-    lines.append(
-        f"{counted(index.documents, 'document')}, {counted(index.chunks, 'passage')},"
-        f" {embedding_state(index.embedded, index.pending)} ({took_ms / 1000:.1f} s)"
-        + (one_line(f" in {report.folder}") if report.folder else "")
-    )
+    documents = counted(report.index.documents, "document")
+    where = one_line(f" in {report.folder}") if report.folder else ""
+    lines.append(f"{documents}, {_passages(report, took_ms)}{where}")
     if commits is not None:
         lines.append(_history_line(commits))
     lines += [
@@ -193,16 +192,20 @@ def report_text(report: Report) -> str:
 
 def _history_line(report: Report) -> str:
     """Render the report of indexing commits."""
-    counts, skipped = report.index, len(report.skipped)
     changes = f"{len(report.added)} added, {len(report.removed)} removed"
-    if skipped:
-        changes += f", {skipped} unreadable"
+    if report.skipped:
+        changes += f", {len(report.skipped)} unreadable"
     if report.newly_embedded:
         changes += f", {counted(report.newly_embedded, 'passage')} embedded"
-    return (
-        f"{counted(counts.documents, 'commit')} ({changes}), {counted(counts.chunks, 'passage')},"
-        f" {embedding_state(counts.embedded, counts.pending)} ({report.took_ms / 1000:.1f} s)"
-    )
+    commits = counted(report.index.documents, "commit")
+    return f"{commits} ({changes}), {_passages(report, report.took_ms)}"
+
+
+def _passages(report: Report, took_ms: float) -> str:
+    """Return the number of passages, how many are embedded, and the time of a run."""
+    counts = report.index
+    state = embedding_state(counts.embedded, counts.pending)
+    return f"{counted(counts.chunks, 'passage')}, {state} ({took_ms / 1000:.1f} s)"
 
 
 def embedding_state(embedded: int, pending: int) -> str:
@@ -250,9 +253,8 @@ def heading_rows(
 
 def table(values: Mapping[str, Any]) -> str:
     """List names and values, one a line, values aligned."""
-    rows = {one_line(name): one_line(str(value)) for name, value in values.items()}
-    width = max(map(len, rows), default=0)
-    return "\n".join(f"{name:<{width}}  {value}" for name, value in rows.items())
+    rows = [(one_line(name), one_line(str(value))) for name, value in values.items()]
+    return columns(rows, left=(0, 1))
 
 
 def block_quoted(text: str) -> list[str]:

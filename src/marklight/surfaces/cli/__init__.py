@@ -27,44 +27,24 @@ _SUGGESTIONS = re.compile(r"\(Did you mean one of: ([^()]+)\?\)")
 """Matches the suggestions of click where it has several."""
 
 
-SECTIONS: Mapping[str, Mapping[str, str]] = {
-    "Search and read": {
-        "search": "search_commands",
-        "query": "search_commands",
-        "list": "search_commands",
-        "ask": "search_commands",
-        "commits": "search_commands",
-        "get": "document_commands",
-        "outline": "document_commands",
-        "links": "document_commands",
-        "related": "document_commands",
-    },
-    "Keep the index": {
-        "index": "index_commands",
-        "status": "status_command",
-        "doctor": "index_commands",
-        "clean": "status_command",
-    },
-    "Connect": {
-        "serve": "connect_commands",
-        "mcp": "connect_commands",
-        "install-mcp": "connect_commands",
-    },
-    "Configure and measure": {
-        "settings": "configure_commands",
-        "models": "configure_commands",
-        "eval": "configure_commands",
-    },
+SECTIONS = {
+    "Search and read": "search query list ask commits get outline links related".split(),
+    "Keep the index": "index status doctor clean".split(),
+    "Connect": "serve mcp install-mcp".split(),
+    "Configure and measure": "settings models eval".split(),
 }
-"""Modules of the commands by name, in the sections of `--help`."""
-MORE = {
-    "ignored": "index_commands",
-    "copy": "index_commands",
-    "export": "index_commands",
-    "import": "index_commands",
-    "worker": "connect_commands",
-}
+"""Names of the commands, in the sections of `--help`."""
+MORE = "ignored copy export import worker".split()
 """Commands that few users need; `--help` lists only their names."""
+MODULES = {
+    "search_commands": "search query list ask commits",
+    "document_commands": "get outline links related",
+    "index_commands": "index ignored doctor copy export import",
+    "status_command": "status clean",
+    "connect_commands": "serve mcp install-mcp worker",
+    "configure_commands": "settings models eval",
+}
+"""Commands of each module."""
 FUNCTIONS = {"eval": "evaluate", "import": "import_", "list": "list_"}
 """Functions that are not named like their command, as that is a built-in or a keyword."""
 
@@ -73,10 +53,10 @@ class LazyCommands(Mapping[str, click.Command]):
     """Commands by name, each imported on first use: a search does not load the modules of the others."""
 
     def __init__(self) -> None:
+        modules = {name: module for module, names in MODULES.items() for name in names.split()}
         self._modules = {
-            name: module for part in SECTIONS.values() for name, module in part.items()
+            name: modules[name] for names in (*SECTIONS.values(), MORE) for name in names
         }
-        self._modules |= MORE
 
     def __getitem__(self, name: str) -> click.Command:
         module = import_module(f"marklight.surfaces.cli.{self._modules[name]}")

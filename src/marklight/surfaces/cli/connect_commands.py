@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from marklight.errors import NotFound, UsageError
-from marklight.formatting import one_line
+from marklight.formatting import columns, one_line
 from marklight.platforms import on_termination
 from marklight.surfaces import render
 from marklight.surfaces.cli.options import AS_JSON, SET, completer, in_library, open_own
-from marklight.surfaces.cli.output import Bar, close_sentence, display_width, note, show, show_json
+from marklight.surfaces.cli.output import Bar, close_sentence, note, show, show_json
 
 if TYPE_CHECKING:
     from marklight.surfaces.daemon import State
@@ -329,20 +329,17 @@ def _list(client: str | None) -> int:
     from marklight.surfaces.setup import CLIENTS, find_client, list_installed
 
     names = [find_client(client).name] if client else list(CLIENTS)
-    entries = list(list_installed(names, Path.cwd()))
-    rows = [(entry.client, entry.name, entry.folder) for entry in entries if entry.name]
-    widths = [max(map(display_width, column)) for column in zip(*rows, strict=True)]
-    for entry in entries:
-        if not entry.name:
+    rows = []
+    for entry in list_installed(names, Path.cwd()):
+        if entry.name:
+            problem = f" ({entry.problem})" if entry.problem else ""
+            row = (entry.client, entry.name, entry.folder, f"{entry.file}{problem}")
+            rows.append([one_line(cell) for cell in row])
+        else:
             note(one_line(f"{entry.client}: {entry.problem}"))
-            continue
-        columns = (
-            cell + " " * (width - display_width(cell))
-            for cell, width in zip((entry.client, entry.name, entry.folder), widths, strict=True)
-        )
-        problem = f" ({entry.problem})" if entry.problem else ""
-        show(one_line("  ".join((*columns, str(entry.file))) + problem))
-    if not rows:
+    if rows:
+        show(columns(rows, left=range(4)))
+    else:
         where = f" in {find_client(client).title}" if client else ""
         note(f"No library is installed{where}. Add one: `marklight install-mcp CLIENT PATH`")
         return 1

@@ -221,7 +221,7 @@ def copy(
     from marklight.library.transfer import copy_index
 
     _refuse_passwords(source, target)
-    with _MoveProgress() as progress:
+    with Bar() as progress:
         report = copy_index(
             source, target, replace=replace, assignments=assignments, progress=progress
         )
@@ -248,7 +248,7 @@ def export(
 
     place = _place(path, folder)
     _refuse_passwords(place)
-    with _MoveProgress() as progress:
+    with Bar() as progress:
         report = export_index(place, file, assignments=assignments, progress=progress)
     size = f"({report.size / 1e6:.1f} MB)\ndigest {report.digest}"
     done = f"Exported {_contents(report)} to {report.target} {size}"
@@ -283,7 +283,7 @@ def import_(
 
     place = _place(path, folder)
     _refuse_passwords(place)
-    with _MoveProgress() as progress:
+    with Bar() as progress:
         report = import_index(
             file,
             place,
@@ -293,14 +293,6 @@ def import_(
             progress=progress,
         )
     return _print_move(report, f"Imported {_contents(report)} into {report.target}", as_json)
-
-
-class _MoveProgress(Bar):
-    """A progress bar whose work is kept after an interruption."""
-
-    def __call__(self, phase: str, done: int, total: int) -> None:
-        Bar.indexed = Bar.indexed or phase.startswith("Copying")
-        super().__call__(phase, done, total)
 
 
 def _place(path: str | None, folder: Path | None) -> str:

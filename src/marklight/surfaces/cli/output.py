@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, ClassVar, TextIO
 
 import click
@@ -29,7 +28,7 @@ _LINE_SECONDS = 10.0
 """Time between two lines of progress where there is no terminal."""
 _BAR_WIDTH = 28
 READING = "Reading"
-INDEXING_PHASES = (READING, "Embedding")
+INDEXING_PHASES = (READING, "Embedding", "Copying")
 """Prefixes of the names of phases whose work is kept after an interruption."""
 EMOJI_SELECTOR = "\ufe0f"
 """Follows a character of one column and makes it an emoji of two."""
@@ -286,10 +285,5 @@ class Bar:
     def __enter__(self) -> Bar:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._finish()

@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 from click.core import ParameterSource
 
-from marklight.formatting import CLOSEST, Style, headed_place, left_out, one_line, quoted, visible
+from marklight.formatting import (
+    CLOSEST,
+    Style,
+    counted,
+    headed_place,
+    left_out,
+    one_line,
+    quoted,
+    visible,
+)
 from marklight.operations import OPERATIONS
 from marklight.surfaces import render
 from marklight.surfaces.cli.options import (
@@ -401,8 +410,7 @@ class _Printer:
     def _wait(self, passages: int) -> None:
         if passages and sys.stderr.isatty():
             self._waits = True
-            count = "1 passage" if passages == 1 else f"{passages} passages"
-            sys.stderr.write(one_line(f"{self._model} reads {count} …"))
+            sys.stderr.write(one_line(f"{self._model} reads {counted(passages, 'passage')} …"))
             sys.stderr.flush()
 
     def clear(self) -> None:
@@ -444,5 +452,6 @@ def _show_sources(answer: CitedAnswer, style: Style, aside: Style) -> None:
     else:
         note(found.empty_reason(SHOW_ALL) or str(answer.abstained))
     if answer.removed:
-        sentences = "1 sentence" if len(answer.removed) == 1 else f"{len(answer.removed)} sentences"
-        note(f"{sentences} removed, which the passages do not support")
+        note(
+            f"{counted(len(answer.removed), 'sentence')} removed, which the passages do not support"
+        )

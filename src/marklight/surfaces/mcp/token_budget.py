@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from marklight.errors import Message
-from marklight.formatting import quoted
+from marklight.formatting import counted, quoted
 from marklight.text.tokens import count_tokens, fits, truncate_to_tokens
 
 MIN_PASSAGE_TOKENS = 15
@@ -97,8 +97,9 @@ def _omission_note(
         return []
     listed = refs[0] if len(refs) == 1 else refs[:MAX_LISTED]
     more = f" and {count - MAX_LISTED} more" if count > MAX_LISTED else ""
-    results = "1 result" if count == 1 else f"{count} results"
-    return [f"note: {results} omitted to stay within {tokens} tokens{more}: {reader(listed)}"]
+    return [
+        f"note: {counted(count, 'result')} omitted to stay within {tokens} tokens{more}: {reader(listed)}"
+    ]
 
 
 def _join(blocks: Sequence[str], notes: Sequence[str]) -> str:
