@@ -47,7 +47,7 @@ export class Reader {
 
   // `scroll`: restore this place instead of going to the passage.
   async show(state, { focus = false, scroll = null } = {}) {
-    const before = this.#state;
+    const before = this.#state, focused = document.activeElement;
     this.#state = { ...state };
     this.#pane.hidden = false;
     const near = this.#shown?.name === state.open && this.#covers(this.#wanted(state));
@@ -61,7 +61,8 @@ export class Reader {
     if (scroll !== null) this.#root.scrollTop = scroll;
     else if (moved) this.#scrollTo(target);
     this.#markHeading();
-    if (focus) this.#focus(target);
+    // Not if the user has moved on while the document was loaded; the body has the focus of a block that was replaced.
+    if (focus && [focused, document.body].includes(document.activeElement)) this.#focus(target);
   }
 
   // Loads the document again if it changed, and replaces the blocks that differ: scroll, selection and folds stay.
