@@ -9,10 +9,10 @@ import marklight
 from marklight.operations import OPERATIONS
 from marklight.parameters import Parameter
 from marklight.surfaces.cli import app
-from marklight.surfaces.host import execute
 from marklight.surfaces.mcp import rendering
 from marklight.surfaces.mcp.resources import PROMPTS
 from marklight.surfaces.mcp.tool_definitions import Tool, tools_for
+from marklight.surfaces.mcp.tools import execute
 
 from .examples import NOTES, ROOT, alike
 
