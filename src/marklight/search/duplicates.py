@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, cached_property, lru_cache, partial
-from itertools import chain
+from itertools import chain, combinations
 from math import inf, nextafter
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -43,37 +43,17 @@ ROUNDING_ERROR = 1e-6
 """A product of floats may be this much below the integer that it represents."""
 
 
-def merge_duplicates(
-    query: Query, hits: Hits, duplicates_of: Callable[[int], Iterable[int]]
-) -> Hits:
-    """Merge each hit into the first better one that it duplicates and may be merged with.
-
-    `duplicates_of` returns the indexes of hits that duplicate one. A hit that was merged is nobody's better one.
-    """
-    terms, merged = QueryTerms(query), dict[int, int]()
-    for better, hit in enumerate(hits):
-        if better not in merged:
-            for worse in duplicates_of(better):
-                if worse > better and worse not in merged and terms.mergeable(hits[worse], hit):
-                    merged[worse] = better
-    groups: dict[int, list[Hit]] = defaultdict(list)
-    for worse in sorted(merged):
-        groups[merged[worse]].append(hits[worse])
-    return tuple(
-        hit.merged_with(groups[index]) if index in groups else hit
-        for index, hit in enumerate(hits)
-        if index not in merged
-    )
-
-
 DOCUMENTS_PER_RESULT = 2
 """Documents for each result whose hits are compared; if too few are left, those of twice as many, and so on."""
 
+Pairs = Callable[[int, int], Iterable[tuple[int, int]]]
+"""Returns the pairs of duplicates, a hit and one after it, in a range of hits; the first hits first."""
 
-def merge_shown(hits: Hits, tools: Tools, merge: Callable[[Hits], Hits]) -> Hits:
+
+def merge_shown(query: Query, hits: Hits, tools: Tools, compare: Callable[[Hits], Pairs]) -> Hits:
     """Merge duplicates among the hits that can be shown, and return them before the others."""
     if tools.shown is None:
-        return merge_partners(hits, merge)
+        return merge_duplicates(query, hits, compare)
     wanted = DOCUMENTS_PER_RESULT * tools.shown
     while True:
         end, documents = len(hits), set[DocumentId]()
@@ -82,45 +62,46 @@ def merge_shown(hits: Hits, tools: Tools, merge: Callable[[Hits], Hits]) -> Hits
                 end = index
                 break
             documents.add(hit.chunk.document)
-        merged = merge_partners(hits[:end], merge)
+        merged = merge_duplicates(query, hits[:end], compare)
         # Each document has a result at least.
         if end == len(hits) or len({hit.chunk.document for hit in merged}) > tools.shown:
             return merged + hits[end:]
         wanted *= 2
 
 
-def merge_partners(hits: Hits, merge: Callable[[Hits], Hits]) -> Hits:
-    """Merge duplicates among hits of one document, or of documents with the same title: no others are mergeable."""
-    keys = [(hit.chunk.document, title_key(hit.chunk.title)) for hit in hits]
-    documents, titles = Counter(one for one, _ in keys), Counter(title for _, title in keys)
-    partners = {
-        hit.chunk.id: hit
-        for hit, (document, title) in zip(hits, keys, strict=True)
-        if documents[document] > 1 or titles[title] > 1
-    }
+def merge_duplicates(query: Query, hits: Hits, compare: Callable[[Hits], Pairs]) -> Hits:
+    """Merge each hit into the first better one that it duplicates and may be merged with.
+
+    Only hits of one document, or of documents with the same title, are compared. One that was merged is nobody's better one.
+    """
+    titles, groups = dict[DocumentId, str](), defaultdict[str, list[Hit]](list)
+    for hit in hits:
+        chunk = hit.chunk
+        title = titles.get(chunk.document)
+        if title is None:
+            title = titles[chunk.document] = title_key(chunk.title)
+        groups[title].append(hit)
+    partners = [group for group in groups.values() if len(group) > 1]
     if not partners:
         return hits
-    merged = {hit.chunk.id: hit for hit in merge(tuple(partners.values()))}
-    kept = (hit for hit in hits if hit.chunk.id in merged or hit.chunk.id not in partners)
-    return tuple(merged.get(hit.chunk.id, hit) for hit in kept)
-
-
-BLOCK_ROWS = 8
-"""Hits that are compared with all others at once; the first block is often enough."""
-
-
-def by_blocks(compare: Callable[[slice], NDArray[np.bool_]]) -> Callable[[int], list[int]]:
-    """Return a function from a row of a matrix to its true columns; the matrix is computed in blocks of rows, as needed."""
-
-    @cache
-    def block_columns(block: int) -> list[list[int]]:
-        matrix = compare(slice(block * BLOCK_ROWS, (block + 1) * BLOCK_ROWS))
-        columns: list[list[int]] = [[] for _ in matrix]
-        for row, column in zip(*(axis.tolist() for axis in matrix.nonzero()), strict=True):
-            columns[row].append(column)
-        return columns
-
-    return lambda row: block_columns(row // BLOCK_ROWS)[row % BLOCK_ROWS]
+    compared = tuple(chain.from_iterable(partners))
+    duplicates, terms = compare(compared), QueryTerms(query)
+    merged, similar, start = set[str](), dict[str, list[Hit]](), 0
+    for group in partners:
+        for one, other in duplicates(start, start + len(group)):
+            better, worse = compared[one], compared[other]
+            if merged.isdisjoint((better.chunk.id, worse.chunk.id)) and terms.mergeable(
+                worse, better
+            ):
+                merged.add(worse.chunk.id)
+                similar.setdefault(better.chunk.id, []).append(worse)
+        start += len(group)
+    if not merged:
+        return hits
+    kept = (hit for hit in hits if hit.chunk.id not in merged)
+    return tuple(
+        hit.merged_with(similar[hit.chunk.id]) if hit.chunk.id in similar else hit for hit in kept
+    )
 
 
 def trigram_hashes(text: str) -> NDArray[np.uint32]:
@@ -183,21 +164,24 @@ def signature(text: str) -> Signature:
     return Signature(int.from_bytes(np.packbits(bits).tobytes()), len(different))
 
 
-def near_texts(texts: Sequence[str], overlap: float) -> Callable[[int], Iterator[int]]:
-    """Return a function from the index of a text to those of later ones whose trigrams have at least this Jaccard similarity."""
-    signatures, trigrams = list(map(signature, texts)), cache(lambda at: trigram_set(texts[at]))
+def near_texts(texts: Sequence[str], overlap: float) -> Pairs:
+    """Compare texts by the Jaccard similarity of their trigrams: near duplicates have at least this one."""
+    signatures, trigrams = (
+        list(map(signature, texts)),
+        cache(lambda index: trigram_set(texts[index])),
+    )
     # Two sets with similarity j differ in 1 - j of their union, which is at most the size of either
     # one / j: the signatures alone rule out nearly all pairs.
     share = 1 / overlap - 1
 
-    def near(better: int) -> Iterator[int]:
-        bits, size = signatures[better]
-        for worse, (other_bits, other_size) in enumerate(signatures[better + 1 :], better + 1):
+    def near(start: int, end: int) -> Iterator[tuple[int, int]]:
+        for one, other in combinations(range(start, end), 2):
+            (bits, size), (other_bits, other_size) = signatures[one], signatures[other]
             limit = min(size, other_size) * share + ROUNDING_ERROR
             if (bits ^ other_bits).bit_count() <= limit:
-                shared = len(trigrams(better) & trigrams(worse))
+                shared = len(trigrams(one) & trigrams(other))
                 if shared / (size + other_size - shared) >= overlap:
-                    yield worse
+                    yield one, other
 
     return near
 
@@ -214,10 +198,7 @@ class QueryTerms:
         self._possible: dict[str, frozenset[str]] = {}
 
     def mergeable(self, worse: Hit, better: Hit) -> bool:
-        """Return True if a duplicate may be merged: documents with other titles, or other query terms, are kept apart."""
-        one, other = worse.chunk, better.chunk
-        if one.document != other.document and title_key(one.title) != title_key(other.title):
-            return False
+        """Return True if a duplicate may be merged: one with other query terms is kept."""
         added = self.possible_in(worse) - self.possible_in(better)
         return not added or not self.occur(added, worse)
 
@@ -263,13 +244,13 @@ class ExactDuplicates:
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         if query.all or len({hit.chunk.text_key for hit in hits}) == len(hits):
             return hits
-        return merge_shown(hits, tools, partial(self._merge, query))
+        return merge_shown(query, hits, tools, self._compare)
 
-    def _merge(self, query: Query, hits: Hits) -> Hits:
-        groups: dict[str, list[int]] = defaultdict(list)
-        for index, hit in enumerate(hits):
-            groups[hit.chunk.text_key].append(index)
-        return merge_duplicates(query, hits, lambda index: groups[hits[index].chunk.text_key])
+    def _compare(self, hits: Hits) -> Pairs:
+        keys = [hit.chunk.text_key for hit in hits]
+        return lambda start, end: (
+            pair for pair in combinations(range(start, end), 2) if keys[pair[0]] == keys[pair[1]]
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,12 +267,13 @@ class NearDuplicates:
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         if query.all:
             return hits
-        return merge_shown(hits, tools, lambda hits: self._merge(query, tools.read(hits)))
 
-    def _merge(self, query: Query, hits: Hits) -> Hits:
-        chunks = [hit.chunk for hit in hits]
-        texts = [chunk.text if chunk.is_boilerplate else chunk.own_text for chunk in chunks]
-        return merge_duplicates(query, hits, near_texts(texts, self.overlap))
+        def compare(partners: Hits) -> Pairs:
+            chunks = [hit.chunk for hit in tools.read(partners)]
+            texts = [chunk.text if chunk.is_boilerplate else chunk.own_text for chunk in chunks]
+            return near_texts(texts, self.overlap)
+
+        return merge_shown(query, hits, tools, compare)
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,23 +292,21 @@ class SemanticDuplicates:
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
         if tools.embedder is None or self.cosine == 1 or query.all:
             return hits
-        return merge_shown(hits, tools, partial(self._merge, query, tools, tools.embedder))
+        return merge_shown(query, hits, tools, partial(self._compare, tools, tools.embedder))
 
-    def _merge(self, query: Query, tools: Tools, embedder: Embedder, hits: Hits) -> Hits:
-        by_id = tools.snapshot.vectors.get(embedder.fingerprint, [hit.chunk.id for hit in hits])
-        if len(by_id) < 2:
-            return hits
+    def _compare(self, tools: Tools, embedder: Embedder, hits: Hits) -> Pairs:
         import numpy as np
 
-        embedded = [index for index, hit in enumerate(hits) if hit.chunk.id in by_id]
-        vectors = np.stack([by_id[hits[index].chunk.id] for index in embedded])
-        rows = {index: row for row, index in enumerate(embedded)}
-        near = by_blocks(lambda block: np.vecdot(vectors[block, None], vectors) >= self.cosine)
-        return merge_duplicates(
-            query,
-            hits,
-            lambda better: (embedded[row] for row in near(rows[better])) if better in rows else (),
-        )
+        by_id = tools.snapshot.vectors.get(embedder.fingerprint, [hit.chunk.id for hit in hits])
+        unknown = np.zeros(embedder.dimension, np.float32)
+        vectors = np.stack([by_id.get(hit.chunk.id, unknown) for hit in hits])
+
+        def near(start: int, end: int) -> Iterator[tuple[int, int]]:
+            rows = vectors[start:end]
+            pairs = np.argwhere(np.vecdot(rows[:, None], rows) >= self.cosine).tolist()
+            return ((start + one, start + other) for one, other in pairs if one < other)
+
+        return near
 
 
 @dataclass(frozen=True, slots=True)
