@@ -351,6 +351,8 @@ _INLINE_MARKUP = (
     (lazy_pattern(r"(?<![\\\w*_])([*_])(?=[^\s*_])([^*_\n]{1,300}?)(?<=\S)\1(?![\w*_])"), r"\2"),
     (lazy_pattern(r"[ \t]*\{[ \t]?[#:][^{}\n]{0,200}\}|[ \t]\^[A-Za-z0-9-]+$", re.MULTILINE), ""),
 )
+_NEEDED_CHARACTERS = ("[", "<", "<", "<", "[", "[", "[", "*_~=", "*_", "{^")
+"""For each of these patterns, characters of which a text must contain one."""
 _MARKUP_CHARACTER = lazy_pattern(r"[<\[*_~={^\\`&\x00]")
 """Every pattern of `_inline_text` but that of spaces needs one of these."""
 _LINK_START = lazy_pattern(r"\A([^\[\]]{0,1000})\]\([^()\s]{0,2000}(?:\s\"[^\"\n]{0,500}\")?\)")
@@ -383,31 +385,36 @@ def readable(markdown: str, *, reflow: bool = False) -> str:
     joins = False  # the line continues a paragraph
     shown = without_spans(markdown, comment_spans(markdown))
     for line in [*_with_whole_links(shown).split("\n"), ""]:
-        mark = _FENCE.match(line)
+        plain = line[:1].isalpha()  # as most lines: without a mark at its beginning
+        mark = None if plain else _FENCE.match(line)
         if fence:
             if mark and mark[1].startswith(fence) and not mark[2].strip():
                 fence = ""
             else:
                 lines.append(line)
             continue
-        quote = _QUOTE_MARKS.match(line)
+        quote = None if plain else _QUOTE_MARKS.match(line)
+        callout = None if plain else _CALLOUT.fullmatch(line)
         unquoted = line[quote.end() :] if quote else line
         is_row = unquoted.lstrip().startswith("|") and unquoted.count("|") > 1
         if table and not is_row:
             lines += _aligned(table)
             table = []
-        continues = joins and not _STARTS_LINE.match(unquoted) and not _CALLOUT.fullmatch(line)
+        continues = joins and not callout and (plain or not _STARTS_LINE.match(unquoted))
         joins = False
         if mark:
             fence = mark[1]
         elif is_row:
             if not _TABLE_RULE.fullmatch(line):
                 table.append([_inline_text(cell).strip() for cell in _cells(unquoted)])
-        elif (text := _line_text(line, unquoted)) is not None and (text or (lines and lines[-1])):
+        elif (text := _line_text(line, unquoted, callout)) is not None and (
+            text or (lines and lines[-1])
+        ):
             if not reflow:
                 lines.append(text)
             elif text:
-                joins = not _ENDS_LINE.search(line) and not _CALLOUT.fullmatch(line)
+                may_end = line[-1] in "\\ >" or "#" in line
+                joins = not (callout or (may_end and _ENDS_LINE.search(line)))
                 lines[-1:] = [f"{lines[-1]} {text.strip()}"] if continues else [*lines[-1:], text]
     text = "\n".join(lines).strip("\n")
     return text if text.strip() else markdown.strip()
@@ -526,11 +533,13 @@ def _shown_arguments(match: re.Match[str]) -> str:
     return ". ".join(filter(None, texts))
 
 
-def _line_text(line: str, unquoted: str) -> str | None:
+def _line_text(line: str, unquoted: str, callout: re.Match[str] | None) -> str | None:
     """Return the text of a line outside code and tables; None if it has none, like a rule."""
     if not line.strip():
         return ""
-    if callout := _CALLOUT.fullmatch(line):
+    if line[0].isalpha():
+        return _inline_text(line.rstrip().removesuffix("\\")).rstrip() or None
+    if callout:
         *names, title = callout.groups()
         name = next(filter(None, names)).replace("-", " ").capitalize()
         text = _inline_text(title).strip(' "')
@@ -558,10 +567,14 @@ def _inline_text(text: str) -> str:
         return f"\x00{len(kept) - 1}\x05"
 
     text = _CODE_SPAN.sub(keep, text.replace("\x00", "\ufffd")) if "`" in text else text
-    for pattern, replacement in _INLINE_MARKUP:
-        text = pattern.sub(replacement, text)
+    marks = {*_MARKUP_CHARACTER.findall(text)}
+    for characters, (pattern, replacement) in zip(_NEEDED_CHARACTERS, _INLINE_MARKUP, strict=True):
+        if not marks.isdisjoint(characters):
+            text = pattern.sub(replacement, text)
     text = shortcode_text(text) if "{{" in text else text
-    text = _ESCAPED.sub(r"\1", _SPACES.sub(" ", strip_markup(text)))
+    text = strip_markup(text)
+    text = _SPACES.sub(" ", text) if "  " in text else text
+    text = _ESCAPED.sub(r"\1", text) if "\\" in text else text
     if "&" in text:
         from html import unescape  # few texts need its table of entities
 
