@@ -102,6 +102,7 @@ def test_base_forms_have_no_other_base_form() -> None:
         ("Node.js", ["node", "js"]),
         ("roll-back and/or 'quoted'", ["roll", "back", "quot"]),
         ("Café", ["cafe"]),
+        ("𝙱ank", ["bank"]),
     ],
 )
 def test_special_characters_are_part_of_language_names(text: str, expected: list[str]) -> None:

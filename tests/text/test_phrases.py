@@ -87,7 +87,7 @@ def test_phrase_terms_are_terms_of_every_matching_text() -> None:
 
 
 PIECES = st.sampled_from(
-    [*"ab_+#.'’ \n-日本索é", "++", "net", "the", "'s", "pods", "C", "ſ", "Å", "ﬁ", "ａ", "가"]
+    [*"ab_+#.'’ \n-日本索é", "++", "net", "the", "'s", "pods", "C", "ſ", "Å", "ﬁ", "ａ", "𝙱", "가"]
 )
 TEXTS = st.lists(PIECES, max_size=12).map("".join)
 

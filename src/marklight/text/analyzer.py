@@ -273,7 +273,8 @@ def fold(text: str) -> str:
     lowered = text.lower()
     if lowered.isascii():
         return lowered
-    decomposed = unicodedata.normalize("NFKD", lowered)
+    # Letters such as 𝙱 have no lower case, but decompose to a letter that has one.
+    decomposed = unicodedata.normalize("NFKD", lowered).lower()
     return unicodedata.normalize("NFC", _ACCENTS.sub("", decomposed))
 
 
