@@ -2,7 +2,8 @@
 
 `scripts/bench soak [--minutes M] [--seed N]` runs `marklight serve --workers 2` with the default model on a folder of notes that a writer edits,
 moves and deletes, with 20 HTTP and 5 MCP clients. Every answer is compared with the versions that its documents had on the disk
-while it was computed. At the end the index is compared with a new one of the same files.
+while it was computed. At the end the index is compared with a new one of the same files. Fails if they differ, or if a process needed
+more than `CEILING_MB`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import json
 import os
 import random
 import statistics
+import sys
 import tempfile
 import threading
 import time
@@ -29,6 +31,8 @@ from benchmarks.workers import megabytes, processes
 
 HTTP_CLIENTS, MCP_CLIENTS, NOTES = 20, 5, 120
 SAMPLE_SECONDS, EDIT_SECONDS, THINK_SECONDS = 5.0, 0.5, 3.0
+CEILING_MB = 400
+"""Memory of a process at most."""
 WORDS = "river castle engine garden harbour violin copper meadow token deploy rollback replica cluster kitchen login cache".split()
 
 
@@ -282,7 +286,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.environ["MARKLIGHT_DATA_DIR"] = str(Path(folder) / "data")
         os.environ["MARKLIGHT_STATE_DIR"] = str(Path(folder) / "state")
-        save("soak", soak(Path(folder), given.minutes, given.seed))
+        figures = soak(Path(folder), given.minutes, given.seed)
+    save("soak", figures)
+    within = figures["memory_mb"]["most"] <= CEILING_MB
+    sys.exit(not (within and figures["index_equals_a_new_one"]))
 
 
 if __name__ == "__main__":
