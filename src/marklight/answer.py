@@ -437,10 +437,13 @@ class Answer(Result):
         return formatting.answer_html(self)
 
     def _ranked(self, hits: Hits) -> tuple[RankedPassage, ...]:
-        return tuple(self._result(rank, hit) for rank, hit in enumerate(hits, 1))
-
-    def _result(self, rank: int, hit: Hit) -> RankedPassage:
         from marklight.text.analyzer import query_terms
+
+        query = self.query
+        terms = query_terms(*query.spellings, languages=query.languages) if hits else ()
+        return tuple(self._result(rank, hit, frozenset(terms)) for rank, hit in enumerate(hits, 1))
+
+    def _result(self, rank: int, hit: Hit, terms: frozenset[str]) -> RankedPassage:
         from marklight.text.markdown import readable, snippet
 
         chunk = hit.chunk
@@ -457,11 +460,7 @@ class Answer(Result):
             lines=chunk.lines,
             kind=chunk.kind,
             content=chunk.text,
-            snippet=snippet(
-                text,
-                frozenset(query_terms(*self.query.spellings, languages=self.query.languages)),
-                languages=self.query.languages,
-            ),
+            snippet=snippet(text, terms, languages=self.query.languages),
             modified=iso_time(self.modified.get(chunk.document, 0)),
             dated=iso_seconds(self.dates.get(chunk.document, 0.0)),
             levels=self.levels.get(chunk.id, ()),
