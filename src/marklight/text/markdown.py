@@ -379,10 +379,8 @@ def readable(markdown: str, *, reflow: bool = False) -> str:
     `reflow` joins the lines of a paragraph, up to a hard line end, and drops blank lines outside code. Only a passage
     that is nothing but markup is returned unchanged.
     """
-    lines: list[str] = []
-    table: list[list[str]] = []
-    fence = ""
-    joins = False  # the line continues a paragraph
+    lines, table = list[str](), list[list[str]]()
+    fence, joins = "", False  # joins: the line continues a paragraph
     shown = without_spans(markdown, comment_spans(markdown))
     for line in [*_with_whole_links(shown).split("\n"), ""]:
         plain = line[:1].isalpha()  # as most lines: without a mark at its beginning
@@ -548,9 +546,8 @@ def _line_text(line: str, unquoted: str, callout: re.Match[str] | None) -> str |
         return None
     if heading := _HEADING.fullmatch(unquoted):
         return _inline_text(heading[1]).strip()
-    item = _ITEM.match(unquoted)
     before = ""
-    if item:
+    if item := _ITEM.match(unquoted):
         box = {None: "•", " ": "☐"}.get(item[2], "☑")
         before, unquoted = f"{item[1]}{box} ", unquoted[item.end() :]
     text = _inline_text(unquoted.rstrip().removesuffix("\\")).rstrip()
@@ -571,8 +568,7 @@ def _inline_text(text: str) -> str:
     for characters, (pattern, replacement) in zip(_NEEDED_CHARACTERS, _INLINE_MARKUP, strict=True):
         if not marks.isdisjoint(characters):
             text = pattern.sub(replacement, text)
-    text = shortcode_text(text) if "{{" in text else text
-    text = strip_markup(text)
+    text = strip_markup(shortcode_text(text) if "{{" in text else text)
     text = _SPACES.sub(" ", text) if "  " in text else text
     text = _ESCAPED.sub(r"\1", text) if "\\" in text else text
     if "&" in text:
