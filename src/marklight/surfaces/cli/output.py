@@ -259,13 +259,11 @@ class Bar:
             self._draw(done, total, now)
 
     def _draw(self, done: int, total: int, now: float) -> None:
-        from shutil import get_terminal_size  # loads archive modules, which `--help` does not need
-
         share = done / total if total else 1.0
         filled = round(share * _BAR_WIDTH)
         bar = "━" * filled + "─" * (_BAR_WIDTH - filled)
         line = f"{self._phase} {bar} {done}/{total}{self._time_left(done, total, now)}"
-        width = get_terminal_size().columns - 1
+        width = (terminal_width(sys.stderr) or _DEFAULT_WIDTH) - 1
         sys.stderr.write(f"\r\x1b[K{line[:width]}")
         sys.stderr.flush()
 

@@ -87,6 +87,7 @@ class Client:
     """True if an entry contains `"type": "stdio"`."""
     skills: str = ""
     project_skills: str = ""
+    """Relative to a project; empty if it is the same path as `skills`, which is relative to the home folder."""
 
     def entry(self, command: Sequence[str]) -> dict[str, Any]:
         """Return the entry of a server."""
@@ -148,7 +149,6 @@ CLIENTS: Mapping[str, Client] = {
             project_file=".mcp.json",
             has_type=True,
             skills=".claude/skills",
-            project_skills=".claude/skills",
         ),
         Client(
             name="claude-desktop",
@@ -165,7 +165,6 @@ CLIENTS: Mapping[str, Client] = {
             project_file=".cursor/mcp.json",
             has_type=True,
             skills=".cursor/skills",
-            project_skills=".cursor/skills",
         ),
         Client(
             name="vscode",
@@ -188,7 +187,6 @@ CLIENTS: Mapping[str, Client] = {
             project_file=".codex/config.toml",
             servers="mcp_servers",
             skills=".agents/skills",
-            project_skills=".agents/skills",
         ),
         Client(
             name="gemini",
@@ -198,7 +196,6 @@ CLIENTS: Mapping[str, Client] = {
             variables={"GEMINI_CLI_HOME": ".gemini/settings.json"},
             project_file=".gemini/settings.json",
             skills=".gemini/skills",
-            project_skills=".gemini/skills",
         ),
         Client(
             name="opencode",
@@ -210,7 +207,6 @@ CLIENTS: Mapping[str, Client] = {
             project_file="opencode.json",
             servers="mcp",
             skills=".agents/skills",
-            project_skills=".agents/skills",
         ),
         Client(
             name="zed",
@@ -221,7 +217,6 @@ CLIENTS: Mapping[str, Client] = {
             project_file=".zed/settings.json",
             servers="context_servers",
             skills=".agents/skills",
-            project_skills=".agents/skills",
         ),
         Client(
             name="windsurf",
@@ -242,7 +237,6 @@ CLIENTS: Mapping[str, Client] = {
                 "CLINE_DIR": "data/settings/cline_mcp_settings.json",
             },
             skills=".cline/skills",
-            project_skills=".cline/skills",
         ),
     )
 }
@@ -287,7 +281,8 @@ def skill_file(client: Client, project: Path | None) -> Path:
             "Print the skill with `marklight install-mcp claude-code --skill --dry-run` and upload it"
             " in Claude Desktop's settings",
         )
-    folder = project / client.project_skills if project else client.skills_folder(this_machine())
+    below = client.project_skills or client.skills
+    folder = project / below if project else client.skills_folder(this_machine())
     return Path(folder, "marklight", "SKILL.md")
 
 
