@@ -13,6 +13,7 @@ from marklight.text.analyzer import (
     code_terms,
     identifier_parts,
     query_terms,
+    surface_prefixes,
     trim_stop_words,
     variant_forms,
     vocabulary_terms,
@@ -259,3 +260,12 @@ def test_a_query_has_the_terms_of_all_languages_without_its_own_stop_words() -> 
     assert query_terms("die Abhängigkeiten", languages=("de", "en")) == ["abhang", "abhangigkeiten"]
     assert query_terms("die hard", languages=("en", "de")) == ["die", "hard"]
     assert query_terms("was ist das", languages=("de", "en")) == ["was", "ist", "das"]
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["capabilities", "capable", "visualizing", "visualise", "colours", "organization", "flies"],
+)
+def test_a_word_begins_with_a_surface_prefix_of_its_term(word: str) -> None:
+    (term,) = analyze(word)
+    assert word.startswith(surface_prefixes(term))

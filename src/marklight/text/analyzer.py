@@ -294,9 +294,9 @@ VARIABLE_ENDINGS = "ie"
 @lru_cache(maxsize=4096)
 def surface_prefixes(term: str) -> tuple[str, ...]:
     """Return how words that are reduced to this term may begin in a folded text; some other words begin so as well."""
-    stem = term[:-1] if term[-1] in VARIABLE_ENDINGS else term
+    stem = term[:-1] if term[-1] in VARIABLE_ENDINGS or term.endswith("bl") else term  # -bility
     forms = (form for form, base in _forms_by_letter().get(stem[:1], ()) if base.startswith(stem))
-    return (stem, stem.replace("or", "our"), stem.replace("is", "iz"), *forms)
+    return (stem, stem.replace("or", "our"), "iz".join(stem.rsplit("is", 1)), *forms)
 
 
 @cache
