@@ -44,6 +44,10 @@ def test_two_hundred_seeds_hold_all_guarantees(part: int) -> None:
     assert f'{{"seeds": {count}, "violations": 0' in output, output
 
 
+def test_a_process_may_stop_for_a_minute_while_it_opens_the_lexical_index() -> None:
+    assert '"violations": 0' in run(20289, 20289)
+
+
 def test_a_seed_always_gives_the_same_run() -> None:
     first, second = (
         [line for line in run(5, 5).splitlines() if "tmp" not in line] for _ in range(2)

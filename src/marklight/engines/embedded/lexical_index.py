@@ -384,26 +384,26 @@ class EmbeddedLexical(RepeatableSearch):
                 self._rebuild(reason)
 
     def _open_or_rebuild(self) -> OpenIndex:
-        # Passages that this snapshot still has may be deleted from the index by now.
-        late = (
-            time.monotonic() - self._snapshot.opened_at > GRACE_SECONDS / 2
-            and self._newest()[0] != self._snapshot.generation
-        )
-        if not late:
-            try:
-                return self._on_disk()
-            except UnusableIndex:
-                self._rebuild()
-            try:
-                return self._on_disk()
-            except UnusableIndex:
-                self._parts.lexical.forget()
+        try:
+            return self._on_disk()
+        except UnusableIndex:
+            self._rebuild()
+        try:
+            return self._on_disk()
+        except UnusableIndex:
+            self._parts.lexical.forget()
         from marklight.engines.embedded.lexical_writer import build_in_memory
 
         return OpenIndex(build_in_memory(self._snapshot.session).searcher(), self._deleted)
 
     def _on_disk(self) -> OpenIndex:
-        return self._parts.lexical.open(self._state, lambda: self._newest()[1])
+        """Open the index of the folder; raise UnusableIndex where it may lack passages of this snapshot."""
+        index = self._parts.lexical.open(self._state, lambda: self._newest()[1])
+        # Checked after opening: a process can be stopped for a minute at any moment.
+        is_late = time.monotonic() - self._snapshot.opened_at > GRACE_SECONDS / 2
+        if is_late and self._newest()[0] != self._snapshot.generation:
+            raise UnusableIndex("passages that the snapshot still has may be deleted from it")
+        return index
 
     def _newest(self) -> tuple[int, TableState]:
         """Return the newest generation and the build and commit of the index that belong to it."""
