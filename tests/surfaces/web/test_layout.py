@@ -12,6 +12,7 @@ from playwright.sync_api import Browser, Page, ViewportSize, expect
 from marklight.surfaces.http.page import WEB_FOLDER
 from tests.surfaces.http.serving import Served
 from tests.surfaces.web.browsing import visiting
+from tests.waiting import until
 
 PHONE: ViewportSize = {"width": 360, "height": 640}
 VIEWS = (
@@ -124,10 +125,7 @@ def test_on_a_small_screen_list_and_document_are_shown_one_at_a_time(phone: Page
     phone.locator("#results a.row").first.click()
     expect(phone.locator("#results-panel")).to_be_hidden()
     # While the document is loading, the page may still have the layout of the list.
-    phone.wait_for_function(
-        "document.getElementById('reader').getBoundingClientRect().height == innerHeight"
-    )
-    assert phone.locator("#reader").bounding_box() == {"x": 0, "y": 0, **PHONE}
+    until(lambda: phone.locator("#reader").bounding_box() == {"x": 0, "y": 0, **PHONE})
     phone.get_by_role("button", name="← Back").click()
     expect(phone.locator("#reader")).to_be_hidden()
     expect(phone.locator("#results a.row").first).to_be_focused()

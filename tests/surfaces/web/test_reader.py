@@ -137,8 +137,10 @@ def test_the_graph_has_an_address_of_its_own_with_a_depth(page: Page) -> None:
     dots = page.locator("#graph .drawing a")
     expect(dots).to_have_count(3)
     expect(dots.first).to_have_attribute("aria-label", "Authentication")
-    page.locator("#graph").get_by_role("link", name="1", exact=True).click()
+    one = page.locator("#graph").get_by_role("link", name="1", exact=True)
+    one.click()
     page.wait_for_url(re.compile("depth=1"))
+    expect(one).to_have_attribute("aria-current", "true")  # drawn again
     tokens = page.locator("#graph").get_by_role("link", name="Tokens", exact=True)
     tokens.focus()
     expect(page.locator("#graph line.lit")).not_to_have_count(0)
