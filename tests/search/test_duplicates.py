@@ -20,7 +20,10 @@ from marklight.search.duplicates import (
     Diversity,
     ExactDuplicates,
     NearDuplicates,
+    Pairs,
+    PerDocument,
     SemanticDuplicates,
+    merge_duplicates,
     signature,
 )
 from marklight.text.analyzer import normalize
@@ -193,6 +196,35 @@ def test_signatures_never_differ_in_more_bits_than_trigrams(texts: list[str]) ->
         assert len(own) == one.size
         for two, other in zip(known, sets, strict=True):
             assert (one.bits ^ two.bits).bit_count() <= len(own ^ other)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from(["figs", "a pear", "plums"]))),
+    st.integers(1, 3),
+)
+def test_of_one_document_only_as_many_hits_are_compared_as_can_be_shown(
+    found: list[tuple[str, str]], most: int
+) -> None:
+    titles = {"a": "same", "b": "same"}
+    hits = tuple(
+        Hit(replace(chunk(f"{at:03}", text, name), title=titles.get(name, name)), 1 - at / 1000)
+        for at, (name, text) in enumerate(found)
+    )
+    limited = replace(TOOLS, shown=100, shown_per_document=most)
+    for stage in (ExactDuplicates(), NearDuplicates()):
+        kept = [
+            names(PerDocument(most)(QUERY, stage(QUERY, hits, tools), tools))
+            for tools in (TOOLS, limited)
+        ]
+        assert kept[0] == kept[1]
+    counts: list[int] = []
+
+    def compare(partners: Hits) -> Pairs:
+        counts.append(len(partners))
+        return lambda start, end: ()
+
+    merge_duplicates(QUERY, tuple(hit for hit in hits if hit.chunk.path == "c"), compare, most)
+    assert sum(counts) <= most
 
 
 @pytest.mark.parametrize("stage", [ExactDuplicates(), NearDuplicates()])

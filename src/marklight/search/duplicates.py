@@ -62,17 +62,20 @@ def merge_shown(query: Query, hits: Hits, tools: Tools, compare: Callable[[Hits]
                 end = index
                 break
             documents.add(hit.chunk.document)
-        merged = merge_duplicates(query, hits[:end], compare)
+        merged = merge_duplicates(query, hits[:end], compare, tools.shown_per_document)
         # Each document has a result at least.
         if end == len(hits) or len({hit.chunk.document for hit in merged}) > tools.shown:
             return merged + hits[end:]
         wanted *= 2
 
 
-def merge_duplicates(query: Query, hits: Hits, compare: Callable[[Hits], Pairs]) -> Hits:
+def merge_duplicates(
+    query: Query, hits: Hits, compare: Callable[[Hits], Pairs], per_document: int | None = None
+) -> Hits:
     """Merge each hit into the first better one that it duplicates and may be merged with.
 
     Only hits of one document, or of documents with the same title, are compared. One that was merged is nobody's better one.
+    Of a document whose title no other has, only as many hits are compared as leave `per_document` that differ.
     """
     titles, groups = dict[DocumentId, str](), defaultdict[str, list[Hit]](list)
     for hit in hits:
@@ -81,24 +84,36 @@ def merge_duplicates(query: Query, hits: Hits, compare: Callable[[Hits], Pairs])
         if title is None:
             title = titles[chunk.document] = title_key(chunk.title)
         groups[title].append(hit)
-    partners = [group for group in groups.values() if len(group) > 1]
-    if not partners:
+    documents, terms = Counter(titles.values()), QueryTerms(query)
+    wanted = per_document or len(hits)
+    partners = [
+        (group, len(group) if documents[title] > 1 else min(wanted, len(group)))
+        for title, group in groups.items()
+    ]
+    better_ids: dict[str, str] = {}
+    while partners := [(group, size) for group, size in partners if size > 1]:
+        compared = tuple(chain.from_iterable(group[:size] for group, size in partners))
+        duplicates, start, repeated = compare(compared), 0, []
+        for group, size in partners:
+            merged: dict[str, str] = {}
+            for one, other in duplicates(start, start + size):
+                better, worse = compared[one], compared[other]
+                if merged.keys().isdisjoint((better.chunk.id, worse.chunk.id)) and terms.mergeable(
+                    worse, better
+                ):
+                    merged[worse.chunk.id] = better.chunk.id
+            if size < len(group) and size - len(merged) < wanted:
+                repeated.append((group, min(2 * size, len(group))))
+            better_ids |= merged
+            start += size
+        partners = repeated
+    if not better_ids:
         return hits
-    compared = tuple(chain.from_iterable(partners))
-    duplicates, terms = compare(compared), QueryTerms(query)
-    merged, similar, start = set[str](), dict[str, list[Hit]](), 0
-    for group in partners:
-        for one, other in duplicates(start, start + len(group)):
-            better, worse = compared[one], compared[other]
-            if merged.isdisjoint((better.chunk.id, worse.chunk.id)) and terms.mergeable(
-                worse, better
-            ):
-                merged.add(worse.chunk.id)
-                similar.setdefault(better.chunk.id, []).append(worse)
-        start += len(group)
-    if not merged:
-        return hits
-    kept = (hit for hit in hits if hit.chunk.id not in merged)
+    similar = defaultdict[str, list[Hit]](list)
+    for hit in hits:
+        if hit.chunk.id in better_ids:
+            similar[better_ids[hit.chunk.id]].append(hit)
+    kept = (hit for hit in hits if hit.chunk.id not in better_ids)
     return tuple(
         hit.merged_with(similar[hit.chunk.id]) if hit.chunk.id in similar else hit for hit in kept
     )
