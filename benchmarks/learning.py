@@ -335,6 +335,9 @@ def main() -> None:
             kept = before if ANSWER in parts else None
             learnt, results[name], left_out = report(PLANS[name], name, queries[mode], kept)
             weights = replace(learnt, passage=before.passage)
+            if PLANS[name].single_term and not learnt.single_term_answer.weights:
+                # All single terms have the same coverage in these cases, so its weight cannot be learned.
+                weights = replace(weights, single_term_answer=before.single_term_answer)
             if name == "hybrid":
                 shown = {each: left_out[each].shown for each in queries[mode]}
                 (ROOT / "docs" / "reliability.svg").write_text(diagram(shown), "utf-8")

@@ -226,7 +226,7 @@ class Search:
     """Factor on the weight of keyword search in any fusion; scores stay calibrated."""
     use: tuple[str, ...] = ()
     """Stages to use that are off by default: `calibrate`, `diversity`."""
-    min_candidates: Annotated[int, Within(1, 100_000)] = 50
+    min_candidates: Annotated[int, Within(1, 100_000)] = 30
     """Minimum number of candidates that each retriever fetches, so that the lists to fuse overlap."""
 
 

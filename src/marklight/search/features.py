@@ -24,9 +24,10 @@ from marklight.text.analyzer import (
     trim_stop_words,
 )
 
-POOL_SIZE = 50
+POOL_SIZE = 30
 """Best candidates of each list that are normalised and that the softmax uses, so that scores do not depend on the
-requested number of results. Mean nDCG@10 of eleven sets: .711 with 20, .714 with 30 and 50, .713 with 100."""
+requested number of results. Nineteen sets, left out, with 50 candidates and with 30: mean nDCG@10 .779, calibration error .075
+and .076, off-topic queries answered .092 and .093; with 30 a search takes a sixth less time."""
 MIN_SCALE = 1e-6
 """Avoids a division by zero where no candidate has a query term, or all cosines are equal."""
 TENTH, NEAR_COSINE = 9, 0.75

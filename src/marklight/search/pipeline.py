@@ -86,8 +86,6 @@ WITHOUT_TEXT = ("existing_files", "parents", "context")
 
 CANDIDATES_PER_RESULT = 2
 """Candidates that each retriever fetches per requested result. Hand-set; not measured."""
-MIN_CODE_CANDIDATES = 30
-"""Candidates of code search from which its weights were learned; with more, its probabilities are too low."""
 MAX_NEAREST = 3
 """Closest passages that are returned where a search abstains."""
 
@@ -105,10 +103,8 @@ class Pipeline:
     refine: Mapping[str, Refine]
     factors: Mapping[str, float] = field(default_factory=dict)
     """The user's factors on the weights of retrievers, by retriever."""
-    min_candidates: int = 50
-    """Minimum number of candidates that each retriever fetches. With 30, and as many in the pool of features, a search takes 13 %
-    less processor time, and nDCG@10 is .817, .981 and .885 instead of .816, .981 and .886 on Kubernetes, StackFAQ and FastAPI; but
-    weights and calibration were learned with 50."""
+    min_candidates: int = 30
+    """Minimum number of candidates that each retriever fetches."""
 
     def __call__(self, query: Query, tools: Tools, depth: int = 1) -> Ranking:
         """Search; `depth` multiplies the number of candidates. If a model server fails, keyword search alone answers."""
@@ -180,10 +176,7 @@ class Pipeline:
 
     def candidate_count(self, query: Query) -> int:
         """Return the number of candidates that each retriever fetches."""
-        least = self.min_candidates
-        if query.mode is Mode.CODE:
-            least = min(least, MIN_CODE_CANDIDATES)
-        return max(least, CANDIDATES_PER_RESULT * query.limit)
+        return max(self.min_candidates, CANDIDATES_PER_RESULT * query.limit)
 
     def _fused(self, steps: list[Step], query: Query, count: int, tools: Tools) -> Hits:
         """Return the candidates of all retrievers, fused; without text, the documents that pass the filters."""
