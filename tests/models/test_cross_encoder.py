@@ -91,6 +91,18 @@ def test_when_time_runs_out_the_first_passages_are_scored(model: Reranker) -> No
         assert some
 
 
+def test_a_passage_never_has_the_score_of_a_later_one(
+    model: Reranker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passages = ["the cat sat", "a dog", "the cat"]
+    every = model.score("the cat sat", passages, LONG)
+    # The thread of the second passage reads the clock after the thread of the third.
+    seconds = iter([0.0, 0.0, 2.0, 1.0])
+    monkeypatch.setattr("marklight.models.onnx.perf_counter", lambda: next(seconds))
+    monkeypatch.setattr(model, "threads", 1)
+    assert model.score("the cat sat", passages, 1_500) == every[:1]
+
+
 def test_no_passages_give_no_scores(model: Reranker) -> None:
     assert model.score("the cat", [], LONG) == []
 
