@@ -24,6 +24,14 @@ SETS = (
 """The development sets of questions."""
 
 
+def arguments() -> list[str]:
+    """Return the arguments of the command; for `--help`, print the docstring of its module and exit."""
+    if "--help" in sys.argv:
+        print(sys.modules["__main__"].__doc__)
+        sys.exit()
+    return sys.argv[1:]
+
+
 def eval_root() -> Path:
     """The evaluation collections; a benchmark without them has nothing to measure."""
     folder = Path(os.environ.get("EVAL_ROOT", ROOT.parent / "shared" / "eval"))

@@ -11,7 +11,6 @@ from __future__ import annotations
 import random
 import shutil
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
@@ -24,7 +23,7 @@ from typing import Any
 import numpy as np
 
 import marklight
-from benchmarks._measure import corpus, in_a_process, questions, real_vectors, save
+from benchmarks._measure import arguments, corpus, in_a_process, questions, real_vectors, save
 from marklight.engines.embedded.engine import EmbeddedEngine
 from marklight.model import Batch, DocumentId, Entry, FileState, Vectors, digest
 from marklight.operations import ModeName
@@ -184,9 +183,10 @@ def figures(index: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    times = tuple(map(int, sys.argv[2:])) or TIMES
+    folder, *given = arguments() or [""]
+    times = tuple(map(int, given)) or TIMES
     with tempfile.TemporaryDirectory() as temporary:
-        place = Path(sys.argv[1] if len(sys.argv) > 1 else temporary).resolve()
+        place = Path(folder or temporary).resolve()
         spent = build(place, times)
         sizes = {size: in_a_process(MEASURE, str(place / str(size))) for size in times}
     for size, seconds in spent.items():

@@ -9,7 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks._measure import corpus, in_a_process, save
+from benchmarks._measure import arguments, corpus, in_a_process, save
 from benchmarks.indexing import stat_walk
 
 ROUNDS = 15
@@ -33,6 +33,7 @@ def measure(*command: str) -> float:
 
 
 def main() -> None:
+    arguments()
     kubernetes = corpus("kubernetes")
     with tempfile.TemporaryDirectory() as place:
         index = (
