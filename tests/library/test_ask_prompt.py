@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from marklight.answer import Hit
@@ -235,6 +235,8 @@ MARKUP = st.lists(
 ).map("".join)
 
 
+@example("aa```。B`", 2)
+@example("``a. B`", 4)
 @given(MARKUP, st.integers(1, 9))
 def test_the_size_of_the_pieces_does_not_change_the_sentences(text: str, size: int) -> None:
     assert pieces(text, size) == pieces(text, 1)
