@@ -344,6 +344,7 @@ def ipc(root: Path, stack: ExitStack) -> Target:
     from marklight.operations import OPERATIONS
     from marklight.surfaces.daemon import State
     from marklight.surfaces.daemon.process import DISCONNECTED, IpcServer, JsonLines
+    from marklight.surfaces.host import LibraryHost
 
     opened = stack.enter_context(small_library(root))
     clear = {kind.__name__ for kind in _subclasses(MarklightError)} | {
@@ -351,12 +352,6 @@ def ipc(root: Path, stack: ExitStack) -> Target:
         "TypeError",
         "ValueError",
     }
-
-    class Host:
-        library = opened
-
-        async def run(self, work: Callable[[Any], Any], *_: object, **__: object) -> Any:
-            return work(opened)
 
     class Stream:
         def __init__(self, lines: list[bytes]) -> None:
@@ -373,8 +368,6 @@ def ipc(root: Path, stack: ExitStack) -> Target:
     async def nothing() -> None:
         pass
 
-    server = IpcServer(Host(), {}, nothing)  # type: ignore[arg-type]
-    server.state = State("", 1, 1, secret="s", proof="p")
     keys = st.sampled_from(["query", "text", "ref", "path", "limit", "mode", "refresh"])
     calls = st.fixed_dictionaries(
         {
@@ -390,6 +383,9 @@ def ipc(root: Path, stack: ExitStack) -> Target:
 
     def check(given: tuple[bool, list[bytes]]) -> None:
         stream = Stream([*(hello if given[0] else []), *given[1]])
+        # Its limits belong to an event loop, so every case has its own.
+        server = IpcServer(LibraryHost(opened), {}, nothing)
+        server.state = State("", 1, 1, secret="s", proof="p")
         with suppress(*DISCONNECTED, TimeoutError, ValueError, RecursionError):
             anyio.run(server._serve_client, JsonLines(stream), False)  # type: ignore[arg-type]
         for line in stream.sent.splitlines():
