@@ -102,7 +102,6 @@ def test_a_skipped_stage_is_not_in_the_pipeline() -> None:
         "search.current_collection.boost=-1",
         "search.current_collection.boost=inf",
         "search.current_collection.boost=nan",
-        "search.min_candidates=2147483648",
         "search.graph.max_neighbours=9223372036854775807",
         "search.recency.strength=1" + 400 * "0",
         "search.recency.strength=" + 1000 * "[",

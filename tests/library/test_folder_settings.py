@@ -144,7 +144,6 @@ def test_the_users_own_layers_are_honoured_for_every_key(tmp_path: Path) -> None
     [
         "chunk.max_chars = 20",
         "chunk.max_chars = 2000000",
-        "search.min_candidates = 100000",
         "search.rerank.candidates = 100000",
         "search.rerank.budget_ms = 3600000.0",
     ],

@@ -11,6 +11,7 @@ from marklight.answer import Hit
 from marklight.errors import SettingsError
 from marklight.ports import Tools
 from marklight.query import Query
+from marklight.search.features import POOL_SIZE
 from marklight.search.fuse import Reciprocal, ScoreAware, WeightedSum
 from tests.making import library, no_snapshot, pool_of, write
 from tests.search.stage_settings import build_stage
@@ -193,12 +194,11 @@ def test_a_negative_constant_is_an_error() -> None:
 
 
 def test_a_keyword_candidate_gets_its_own_cosine(tmp_path: Path) -> None:
-    pages = {f"{name}.md": f"# {name}\n\nabout {name} and nothing else\n" for name in "abcdef"}
+    pages = {f"{at}.md": f"# {at}\n\nabout {at} and nothing else\n" for at in range(POOL_SIZE + 10)}
     with library(write(tmp_path, {**pages, "rare.md": "# rare\n\nxylophone\n"})) as lib:
         lib.index()
-        near = {"search": {"min_candidates": 2}}
-        answer = lib.search("xylophone about b", limit=1, explain=True, settings=near)
-        whole = lib.search("xylophone about b", limit=50, min_confidence=0.0, explain=True)
+        answer = lib.search("xylophone about 3", limit=1, explain=True)
+        whole = lib.search("xylophone about 3", limit=100, min_confidence=0.0, explain=True)
     known = {hit.chunk.id: cosine_of(hit) for hit in whole.hits}
     for hit in answer.hits:
         assert cosine_of(hit) == pytest.approx(known[hit.chunk.id], abs=1e-6)

@@ -226,8 +226,6 @@ class Search:
     """Factor on the weight of keyword search in any fusion; scores stay calibrated."""
     use: tuple[str, ...] = ()
     """Stages to use that are off by default: `calibrate`, `diversity`."""
-    min_candidates: Annotated[int, Within(1, 100_000)] = 30
-    """Minimum number of candidates that each retriever fetches, so that the lists to fuse overlap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -453,7 +451,6 @@ def compose_pipeline(values: Settings) -> pipeline.Pipeline:
         fuse=built(pipeline.FUSE)[fusion],
         refine=built(pipeline.REFINE),
         factors=_factors(values),
-        min_candidates=search.min_candidates,
     )
 
 

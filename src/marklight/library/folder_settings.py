@@ -85,7 +85,6 @@ ALLOWED: Mapping[str, Check] = {
     "search.preset": _any,
     "search.semantic_weight": _any,
     "search.keyword_weight": _any,
-    "search.min_candidates": _within(1, 1_000),
     "search.community.boost": _any,
     "search.confidence.threshold": _any,
     "search.diversity.relevance": _any,

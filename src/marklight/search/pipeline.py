@@ -23,6 +23,7 @@ from marklight.search.duplicates import (
     PerDocument,
     SemanticDuplicates,
 )
+from marklight.search.features import POOL_SIZE
 from marklight.search.fuse import Calibrate, Learned, Reciprocal, Rerank, ScoreAware, WeightedSum
 from marklight.search.operators import (
     Operators,
@@ -103,8 +104,6 @@ class Pipeline:
     refine: Mapping[str, Refine]
     factors: Mapping[str, float] = field(default_factory=dict)
     """The user's factors on the weights of retrievers, by retriever."""
-    min_candidates: int = 30
-    """Minimum number of candidates that each retriever fetches."""
 
     def __call__(self, query: Query, tools: Tools, depth: int = 1) -> Ranking:
         """Search; `depth` multiplies the number of candidates. If a model server fails, keyword search alone answers."""
@@ -174,9 +173,10 @@ class Pipeline:
                 rows.append(candidates.probabilities.answer_features)
         return medians(rows)
 
-    def candidate_count(self, query: Query) -> int:
+    @staticmethod
+    def candidate_count(query: Query) -> int:
         """Return the number of candidates that each retriever fetches."""
-        return max(self.min_candidates, CANDIDATES_PER_RESULT * query.limit)
+        return max(POOL_SIZE, CANDIDATES_PER_RESULT * query.limit)
 
     def _fused(self, steps: list[Step], query: Query, count: int, tools: Tools) -> Hits:
         """Return the candidates of all retrievers, fused; without text, the documents that pass the filters."""

@@ -41,7 +41,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["search", "banana", "--set", "engine=file:~nobody-has-this-name/x"], 2),
         (["search", "banana", "--set", "index.search_seconds=inf"], 2),
         (["search", "banana", "--set", "index.max_bytes=-1"], 2),
-        (["search", "banana", "--set", "search.min_candidates=0"], 2),
+        (["search", "banana", "--set", "search.per_document.max_passages=0"], 2),
         (["search", "banana", "--set", "search.semantic_weight=inf"], 2),
         (["search", "banana", "--set", "model.threads=-3"], 2),
         (["get", "a\udcff.md"], 1),
