@@ -26,6 +26,7 @@ from torch.nn import functional
 
 from benchmarks import everyday
 from benchmarks._measure import eval_root
+from benchmarks._torch_encoder import TorchEncoder, padded
 from marklight import models
 from marklight.models.onnx import END, BundledEmbedder
 from marklight.text.markdown import chunk_embedding_text
@@ -45,24 +46,22 @@ NEW = ("passage", "out", "cosine")
 """Parameters that the encoder does not have; they learn faster."""
 COSINE = 20.0
 """Factor on the cosine before training; it is learned too."""
-PAD = 1
 CANDIDATES = 10
 WEIGHTS = (0.0, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0)
 """Weights of the model's logit beside the logit of a result's score."""
 
 
-class CrossEncoder:
+class CrossEncoder(TorchEncoder):
     """An encoder over `<s> query </s></s> passage </s>` with one output."""
 
     def __init__(self, checkpoint: Path) -> None:
         torch.manual_seed(SEED)
         weights = read_weights()
-        self.shape = weights.shape
         fixed = {name: torch.tensor(value) for name, value in weights.tensors.items()}
-        upper = tuple(f"l{layer}." for layer in range(FROZEN, self.shape.layers))
+        upper = tuple(f"l{layer}." for layer in range(FROZEN, weights.shape.layers))
         self.trained = {name: value for name, value in fixed.items() if name.startswith(upper)}
-        self.trained["passage"] = torch.zeros(self.shape.hidden)
-        self.trained["out"] = torch.randn(self.shape.hidden) * 0.005
+        self.trained["passage"] = torch.zeros(weights.shape.hidden)
+        self.trained["out"] = torch.randn(weights.shape.hidden) * 0.005
         self.trained["cosine"] = torch.tensor(COSINE)
         self.steps = 0
         if checkpoint.exists():
@@ -70,7 +69,7 @@ class CrossEncoder:
             self.trained.update(kept)
         for value in self.trained.values():
             value.requires_grad_()
-        self.tensors = fixed | self.trained
+        super().__init__(weights.shape, fixed | self.trained)
 
     def save(self, checkpoint: Path) -> None:
         kept = {name: value.detach() for name, value in self.trained.items()}
@@ -80,41 +79,17 @@ class CrossEncoder:
         """Return one logit for each passage; texts are token ids with special tokens."""
         first = [*query[:-1][: QUERY_TOKENS + 1], END]
         rows = [[*first, END, *passage[1:-1][:PASSAGE_TOKENS], END] for passage in passages]
-        longest = max(map(len, rows))
-        ids = torch.tensor([row + [PAD] * (longest - len(row)) for row in rows])
+        ids, mask = padded(rows)
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            return self._logits(ids, len(first))
-
-    def _logits(self, ids: Any, passage_start: int) -> Any:
-        mask = (ids != PAD)[:, None, None]
-        with torch.no_grad():
-            value = self.tensors["word_emb"][ids] + self.tensors["pos_emb"][: ids.shape[1]]
-            value = self._normalised("emb_ln", value + self.tensors["type_emb"][0])
-            for layer in range(FROZEN):
-                value = self._layer(f"l{layer}", value, mask)
-        in_passage = torch.arange(ids.shape[1])[:, None] >= passage_start
-        value = value + self.tensors["passage"] * in_passage
-        for layer in range(FROZEN, self.shape.layers):
-            value = self._layer(f"l{layer}", value, mask)
-        return (value[:, 0] * self.tensors["out"]).sum(dim=1)
-
-    def _layer(self, name: str, value: Any, mask: Any) -> Any:
-        rows, length, hidden = value.shape
-        split = (rows, length, 3, self.shape.heads, hidden // self.shape.heads)
-        qkv = self._product(f"{name}.qkv", value).view(split).permute(2, 0, 3, 1, 4)
-        attended = functional.scaled_dot_product_attention(*qkv, attn_mask=mask)
-        attended = attended.transpose(1, 2).reshape(rows, length, hidden)
-        value = self._normalised(f"{name}.aln", value + self._product(f"{name}.ao", attended))
-        wide = functional.gelu(self._product(f"{name}.f1", value))
-        return self._normalised(f"{name}.fln", value + self._product(f"{name}.f2", wide))
-
-    def _product(self, name: str, value: Any) -> Any:
-        return functional.linear(value, self.tensors[f"{name}.w"], self.tensors[f"{name}.b"])
-
-    def _normalised(self, name: str, value: Any) -> Any:
-        scale, shift = self.tensors[f"{name}.w"], self.tensors[f"{name}.b"]
-        size = (self.shape.hidden,)
-        return functional.layer_norm(value.float(), size, scale, shift, self.shape.layer_norm_eps)
+            with torch.no_grad():
+                value = self.embedded(ids)
+                for layer in range(FROZEN):
+                    value = self.layer(layer, value, mask)
+            in_passage = torch.arange(ids.shape[1])[:, None] >= len(first)
+            value = value + self.tensors["passage"] * in_passage
+            for layer in range(FROZEN, self.shape.layers):
+                value = self.layer(layer, value, mask)
+            return (value[:, 0] * self.tensors["out"]).sum(dim=1)
 
 
 class Lists:
