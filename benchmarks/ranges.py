@@ -107,8 +107,8 @@ def fitted(matrix: str, weights: Matrix, inputs: Matrix, strength: float) -> Ran
     return Range(smooth.astype(np.float32), scale, round(-low / scale), apart)
 
 
-def measure() -> None:
-    weights = read_weights()
+def measure(weights: Weights) -> Ranges:
+    """Return the range of each matrix's input, by which vectors are moved least."""
     seen = activations(weights, passages())
     tokenizer = Tokenizer.from_str(weights.tokenizer)
     tokenizer.no_padding()
@@ -131,8 +131,8 @@ def measure() -> None:
             if (found := moved({**ranges, name: tried})) < best:
                 best, ranges[name] = found, tried
         print(f"{name}: apart {ranges[name].apart}, cosine {1 - best:.5f}", flush=True)
-    write_ranges(RANGES_FILE, ranges)
+    return ranges
 
 
 if __name__ == "__main__":
-    measure()
+    write_ranges(RANGES_FILE, measure(read_weights()))
