@@ -151,8 +151,9 @@ def needs_record(index: Path) -> bool:
 def record_database(index: Path, database: Path, id: str) -> None:
     """Record the file that becomes the database of an index outside the data directory."""
     make_private_folder(_indexes())
-    fields = {"folder": os.path.realpath(index), "database": _inode(database), "id": id}
-    _write(_indexes() / f"{id}-{_inode(database)}.json", fields)
+    inode = os.lstat(database).st_ino  # a record without it would make the index foreign for ever
+    fields = {"folder": os.path.realpath(index), "database": inode, "id": id}
+    _write(_indexes() / f"{id}-{inode}.json", fields)
 
 
 def recorded_ids(index: Path) -> set[str]:

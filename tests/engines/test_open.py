@@ -224,6 +224,26 @@ def test_an_index_that_cannot_be_read_now_is_not_replaced(
         assert snapshot.status.manifest() == {"a": "b"}
 
 
+def test_a_database_whose_inode_cannot_be_recorded_is_not_created(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, lstat = engines.open(tmp_path / "index"), os.lstat
+
+    def fail(path: Path) -> os.stat_result:
+        if str(path).endswith(".new"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        return lstat(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "lstat", fail)
+        with pytest.raises(StoreError, match="Input/output error"), engine.writing(1):
+            engine.commit(Batch(manifest={"a": "b"}))
+    with engine.writing(1):
+        engine.commit(Batch(manifest={"a": "b"}))
+    with engines.open(tmp_path / "index").snapshot() as snapshot:
+        assert snapshot.status.manifest() == {"a": "b"}
+
+
 @pytest.mark.parametrize("number", [errno.ENOENT, errno.EIO])
 @pytest.mark.parametrize("name", ["library.db-wal", "library.db-shm", "lock"])
 def test_a_file_of_another_process_is_not_deleted(

@@ -333,8 +333,9 @@ def serve(layer: Layer, folder: Path, index: Path) -> None:
         name, arguments = layer.scheduler.recv()
         layer.obey(layer.scheduler.recv())
         try:
-            worker = worker or Worker(folder, index)
-            layer.scheduler.send(("done", getattr(worker, name)(*arguments)))
+            current = worker or Worker(folder, index)
+            worker = None if name == "close" else current  # the next operation opens it again
+            layer.scheduler.send(("done", getattr(current, name)(*arguments)))
         except Busy as error:
             layer.scheduler.send(("failed", "busy", str(error)))
         except MarklightError as error:
@@ -398,10 +399,7 @@ class Worker:
         self.library.engine.clean([MODEL])
 
     def close(self) -> None:
-        """Close the library; the next operation opens it again."""
-        place, engine = self.library.place.folder, self.library.settings["engine"]
         self.library.close()
-        self.library, self.watcher, self.events = library(place, engine=engine), None, None
 
 
 def content(snapshot: Any) -> object:
