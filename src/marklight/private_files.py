@@ -203,6 +203,13 @@ def _open_folder(folder: Path) -> Iterator[int | None]:
         os.close(descriptor)
 
 
+def sync_folder(folder: Path) -> None:
+    """Let the names of the files in a folder survive a loss of power, where the system has a call for it."""
+    with _open_folder(folder) as descriptor:
+        if descriptor is not None:
+            os.fsync(descriptor)
+
+
 def data_folder() -> Path:
     """Return the data directory of this user on this machine: indexes, their records, trust."""
     return _user_folder("data", ".local/share")

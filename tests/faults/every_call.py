@@ -213,7 +213,7 @@ def problem_of(status: int, output: str) -> str:
     """Return what is wrong with the end of a command; empty if it is a success or a clear error."""
     if os.WIFSIGNALED(status):
         return f"ended by signal {os.WTERMSIG(status)}: {output[-500:]}"
-    if "Traceback" in output or "bug in Marklight" in output or "panicked" in output:
+    if "Traceback" in output or "bug in Marklight" in output or "panicked at" in output:
         return output[-3000:]
     if os.waitstatus_to_exitcode(status) not in (0, 1, 2, 3):
         return f"exit code {os.waitstatus_to_exitcode(status)}: {output[-500:]}"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from marklight.errors import Busy
+from marklight.ingest.discover import Walk
 from marklight.library.configuration import Index
 from tests.library.conftest import PAGES, paths
 from tests.making import library, write
@@ -235,3 +238,23 @@ def test_a_diff_made_before_another_process_wrote_is_made_again(
         one.search("espresso machine", mode="keyword")
         assert paths(other.search("espresso machine", refresh=False))[0] == "notes.txt"
         assert not other.search("bravo", mode="keyword", refresh=False).hits
+
+
+def test_a_file_whose_state_could_not_be_read_is_indexed_by_the_next_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    visit = Walk._visit
+
+    def fail(walk: Walk, entry: os.DirEntry[str], folder: Any) -> object:
+        if entry.name == "b.md":
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return visit(walk, entry, folder)
+
+    with library(write(tmp_path, {"a.md": "# A\n", "b.md": "# B\n"})) as lib:
+        time.sleep(0.05)  # else the folder may have changed since without a new time stamp
+        with monkeypatch.context() as patch:
+            patch.setattr(Walk, "_visit", fail)
+            assert [str(failure.reason) for failure in lib.index().skipped] == [
+                "cannot be read: Input/output error"
+            ]
+        assert [id.path for id in lib.index().added] == ["b.md"]

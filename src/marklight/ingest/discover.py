@@ -252,6 +252,8 @@ class Walk:
                 result = self._visit(entry, step)
             except OSError as error:
                 result = f"cannot be read: {error.strerror or error}"
+                # Its state is not known, so the next scan must list the folder again.
+                folder = folder._replace(stamps=UNKNOWN, exposed=True)
             if isinstance(result, Step):
                 steps.append(result)
             elif isinstance(result, str):

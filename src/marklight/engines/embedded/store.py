@@ -32,6 +32,7 @@ from marklight.private_files import (
     is_own,
     make_private_folder,
     remove,
+    sync_folder,
     write_private,
 )
 from marklight.text.analyzer import vocabulary_fingerprint
@@ -347,6 +348,9 @@ def _create_database(path: Path) -> str:
         if needs_record(folder):
             record_database(folder, draft, id)
         replace_file(draft, path)
+        sync_folder(
+            folder
+        )  # before other parts are created: without its database an index is refused
         return id
     except (OSError, sqlite3.Error) as error:
         raise explain(error, path) from error
