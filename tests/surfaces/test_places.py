@@ -145,7 +145,7 @@ def printed_by_cli(
     """Yield what commands print, and the document that it is about."""
     everything = ("ginger tea number", "--in", str(folder), "--no-refresh", "--min-confidence", "0")
     skip = ("--set", "search.skip=exact_duplicates,near_duplicates,semantic_duplicates")
-    many = ("-n", "100", *skip)
+    many = ("-n", "100", *skip, "--set", "search.per_document.max_passages=1")
     _, out, _ = run_cli(capsys, "search", *everything, *many, "--json")
     results = json.loads(out)["results"]
     ids = [DocumentId(each["collection"], each["path"]) for each in results]

@@ -359,7 +359,7 @@ def test_progress_notifications_only_increase(tmp_path: Path) -> None:
         heard.append((progress, total, message))
 
     async def main() -> None:
-        pages = {f"{n}.md": f"# {n}\n\nBananas, part {n}.\n" for n in range(300)}
+        pages = {f"{n}.md": f"# {n}\n\nBananas, part {n}.\n" for n in range(1_500)}
         host = LibraryHost(library(write(tmp_path, pages)))
         # Without the watcher: the call itself creates the index.
         async with Client(make_server(host), mode="legacy") as client:
