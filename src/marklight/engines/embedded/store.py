@@ -348,9 +348,8 @@ def _create_database(path: Path) -> str:
         if needs_record(folder):
             record_database(folder, draft, id)
         replace_file(draft, path)
-        sync_folder(
-            folder
-        )  # before other parts are created: without its database an index is refused
+        # Before other parts are created: without its database an index is refused.
+        sync_folder(folder)
         return id
     except (OSError, sqlite3.Error) as error:
         raise explain(error, path) from error
