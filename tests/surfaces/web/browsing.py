@@ -101,7 +101,8 @@ def asks(page: Page, **expected: list[str]) -> None:
 
 
 def typed(page: Page, text: str) -> None:
-    """Type a text and wait for the results of the whole of it."""
+    """Type a text into the field and wait for the results of the whole of it."""
+    expect(page.locator("#q")).to_be_focused()
     with page.expect_response(
         lambda response: "/api/search" in response.url and has_query(text, response.url)
     ):

@@ -69,6 +69,17 @@ def test_documents_come_first_by_title_alias_and_path_while_typing(page: Page, t
     expect(page).to_have_title("Caching")
 
 
+def test_what_is_typed_before_the_script_runs_is_searched(page: Page) -> None:
+    held: list[Route] = []
+    page.route("**/page/main.js", lambda route: held.append(route))  # a built-in is refused
+    page.goto("/", wait_until="commit")
+    page.locator("#q").press_sequentially("zebra")
+    with page.expect_response(lambda response: has_query("zebra", response.url)):
+        held[0].continue_()
+    expect(page.locator("#q")).to_have_value("zebra")
+    expect(page.locator("#results a.row").first).to_be_visible()
+
+
 def test_results_are_sections_by_their_verdict_and_weak_ones_are_folded(page: Page) -> None:
     def judged(route: Route) -> None:
         events = route.fetch().text().split("event: results")

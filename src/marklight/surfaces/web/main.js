@@ -483,6 +483,9 @@ async function loadAnswering() {
 addEventListener("online", follow);
 document.addEventListener("visibilitychange", follow);
 
+// What was typed before this script ran is a query. The browser's own autofocus waits for the first paint.
+if (!state.q && field.value) state = { ...state, q: field.value, prefix: true };
+if (document.activeElement === document.body) field.focus();
 fillForm();
 arrange();
 if (isSearch()) runSearch({ now: true });
