@@ -52,8 +52,8 @@ if TYPE_CHECKING:
 
 SHORT_WAIT_SECONDS = 0.5
 """Time limit of a search that waits for a lock (writer, embedding) or for the refresh of another caller: commits of vectors are short, those of much text are not."""
-MAX_NAMED_FOLDERS = 3
-"""Folders that a notice names."""
+MAX_NAMED = 3
+"""Folders or files that a notice names."""
 SCAN_SECONDS = 2.0
 """Time limit for checking files before a search: enough for half a million files on a local disk, or for a tenth of them on a busy machine."""
 FEW_PASSAGES = 32
@@ -291,11 +291,17 @@ def measure_unrelated(library: Library) -> None:
 def _scan_notices(library: Library, diff: IndexDiff, report: Report) -> Iterator[str]:
     unreadable = diff.scan.unreadable
     denied = [failure.document for failure in unreadable if failure.reason == DENIED]
-    for folder in denied[:MAX_NAMED_FOLDERS]:
+    for folder in denied[:MAX_NAMED]:
         yield unlisted_notice(shown_folder(folder, library.collections))
-    if (more := len(denied) - MAX_NAMED_FOLDERS) > 0:
+    if (more := len(denied) - MAX_NAMED) > 0:
         statement = f"{more:,} more folders cannot be listed"
         yield Message(f"{statement}; `marklight status` names them", statement)
+    if unread := [each.document for each in report.skipped if each.reason != DENIED]:
+        several = len(library.collections) > 1
+        names = ", ".join(document.named(several) for document in unread[:MAX_NAMED])
+        more = f" and {len(unread) - MAX_NAMED:,} more" if len(unread) > MAX_NAMED else ""
+        statement = f"{names}{more} cannot be read"
+        yield Message(f"{statement}; `marklight status` says why", statement)
     yield from report.notices
     if diff.scan.checked is not None:
         total = library.text_ingest.counts().documents

@@ -75,6 +75,9 @@ def test_an_unreadable_folder_is_reported_and_its_documents_return(notes: Path) 
 
 def test_an_unreadable_file_is_reported(notes: Path) -> None:
     (notes / "a.md").chmod(0)
+    found = run(notes, "search", "otter")
+    assert "a.md" not in found.stdout
+    assert "a.md cannot be read; `marklight status" in found.stderr
     got = run(notes, "get", "a.md")
     assert got.returncode == 1
     assert "a.md cannot be read: permission denied" in got.stderr
