@@ -27,14 +27,17 @@ def test_compressed_vectors_give_the_scores_of_full_ones(node: Node, name: str) 
     documents = [entry(f"{at}.md", f"apple {at}") for at in range(40)]
     digests = tuple(each.chunks[0].digest for each in documents)
     rows = np.stack([vector(digest) for digest in digests])
+    client = QdrantClient(url=node.url, check_compatibility=False)
+    of_others = {each.name for each in client.get_collections().collections}
     with new_fleet_library([node]) as address:
         engine = engines.open(address, ServerSettings(qdrant=settings))
         with engine.writing(5):
             engine.commit(Batch(tuple(documents), vectors=Vectors("m", digests, rows)))
         with engine.snapshot() as snapshot:
             found = snapshot.vectors.search(rows[7], "m", Filters(), 3)
-        stored = described(node)
+        stored = described(client, of_others)
         engine.close()
+    client.close()
     assert found[0].chunk_id == documents[7].chunks[0].id
     assert found[0].score == pytest.approx(1.0, abs=1e-5)
     assert type(stored.quantization_config) is {
@@ -45,10 +48,11 @@ def test_compressed_vectors_give_the_scores_of_full_ones(node: Node, name: str) 
     assert bool(stored.on_disk) == settings.on_disk
 
 
-def described(node: Node) -> models.VectorParams:
-    """Return the parameters of the dense vectors on the server, with the quantization of their collection."""
-    client = QdrantClient(url=node.url, check_compatibility=False)
+def described(client: QdrantClient, of_others: set[str]) -> models.VectorParams:
+    """Return the parameters of the dense vectors of the new library, with the quantization of their collection."""
     for listed in client.get_collections().collections:
+        if listed.name in of_others:
+            continue
         config = client.get_collection(listed.name).config
         if isinstance(config.params.vectors, models.VectorParams):
             found = config.params.vectors
@@ -56,7 +60,6 @@ def described(node: Node) -> models.VectorParams:
             (found,) = config.params.vectors.values()
         else:
             continue
-        client.close()
         quantization = found.quantization_config or config.quantization_config
         return found.model_copy(update={"quantization_config": quantization})
     raise AssertionError("no collection has dense vectors")
