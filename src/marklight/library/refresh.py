@@ -299,8 +299,8 @@ def _scan_notices(library: Library, diff: IndexDiff, report: Report) -> Iterator
     if unread := [each.document for each in report.skipped if each.reason != DENIED]:
         several = len(library.collections) > 1
         names = ", ".join(document.named(several) for document in unread[:MAX_NAMED])
-        more = f" and {len(unread) - MAX_NAMED:,} more" if len(unread) > MAX_NAMED else ""
-        statement = f"{names}{more} cannot be read"
+        others = f" and {len(unread) - MAX_NAMED:,} more" if len(unread) > MAX_NAMED else ""
+        statement = f"{names}{others} cannot be read"
         yield Message(f"{statement}; `marklight status` says why", statement)
     yield from report.notices
     if diff.scan.checked is not None:
