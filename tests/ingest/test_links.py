@@ -16,9 +16,11 @@ from marklight.ingest import communities
 from marklight.ingest.links import keys_for, names_for
 from marklight.ingest.parse import Style
 from marklight.ingest.read import read
-from marklight.model import Batch, Document, DocumentId, Link, NameStrength
-from tests.contracts.builders import entry, id_of, link
-from tests.ingest.reading import document
+from marklight.model import Batch, Document, DocumentId, Link, LinkType, NameStrength
+from marklight.text.markdown import strip_markup
+from tests.contracts.builders import entry as stored_entry
+from tests.contracts.builders import id_of, link
+from tests.ingest.reading import document, entry
 from tests.oracle import MemoryEngine
 
 HERE = DocumentId("docs", "guide/setup/page.md")
@@ -94,6 +96,44 @@ def test_hugo_references_and_html_links_are_links() -> None:
 
 
 @pytest.mark.parametrize(
+    "directive, target",
+    [
+        ("{% include note.md %}", "note.md"),
+        ("{%- include_relative parts/note.md kind='x' -%}", "parts/note.md"),
+        ("{% include 'note.md' %}", "note.md"),
+        ("{% data reusables.git.clone-note %}", "reusables/git/clone-note"),
+        ("{% indented_data_reference reusables.git.note spaces=3 %}", "reusables/git/note"),
+        ("import Note from './_note.mdx';", "./_note.mdx"),
+        ('--8<-- "parts/note.md"', "parts/note.md"),
+        ('{{< include "parts/note.md" >}}', "parts/note.md"),
+        ('{{% readfile file="note.md" %}}', "note.md"),
+    ],
+)
+def test_an_included_document_is_embedded(directive: str, target: str) -> None:
+    made = entry(f"# Clone\n\nBefore.\n\n{directive}\n\nAfter.\n")
+    assert [(link.type, link.target, link.line) for link in made.document.links] == [
+        ("embeds", target, 5)
+    ]
+    assert "note" not in "".join(strip_markup(chunk.text) for chunk in made.chunks).lower()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{% include header.html %}",
+        "{% include {{ page.part }} %}",
+        "{% data variables.product.name %}",
+        "{% if page.include %} shown {% endif %}",
+        "import Tabs from '@theme/Tabs';",
+        "`{% include note.md %}`",
+        '```text\n{% include note.md %}\n\nimport N from "./n.mdx"\n--8<-- "n.md"\n```',
+    ],
+)
+def test_directives_that_include_no_document_are_no_links(text: str) -> None:
+    assert links(text) == []
+
+
+@pytest.mark.parametrize(
     "heading, type",
     [
         ("See also", "related"), ("Related pages", "related"), ("Implements", "implements"),
@@ -149,7 +189,10 @@ def resolved(documents: list[Document]) -> tuple[int, int]:
         for name in page.names:
             rank = (name.strength, len(page.id.path), page.id.path)
             known[name.key] = min(known.get(name.key, rank), rank)
-    all_links: list[Link] = [link for page in documents for link in page.links]
+    # What Kubernetes' pages include is not part of the collection.
+    all_links: list[Link] = [
+        link for page in documents for link in page.links if link.type is not LinkType.EMBEDS
+    ]
     return sum(any(key in known for key in link.keys) for link in all_links), len(all_links)
 
 
@@ -212,7 +255,8 @@ def grouped(links: dict[str, str]) -> dict[DocumentId, int]:
     """Of pages with one letter for a name, each with the letters that it links to."""
     engine = MemoryEngine()
     pages = (
-        entry(f"{name}.md", "word", links=tuple(map(link, ends))) for name, ends in links.items()
+        stored_entry(f"{name}.md", "word", links=tuple(map(link, ends)))
+        for name, ends in links.items()
     )
     with engine.writing(1):
         engine.commit(Batch(entries=tuple(pages)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -46,6 +47,11 @@ def parse_document(
         Mention(Style.RELATED, _without_brackets(name), name, 0, -1)
         for name in _list_field(values, "related")
     ]
+    included = [
+        Mention(Style.MARKDOWN, target, "", bisect(parsed.starts, start) - 1, -1, embeds=True)
+        for start, _ in parsed.comments
+        if (target := links.include_target(text, start))
+    ]
     aliases = _list_field(values, "aliases", "alias")
     title = _title(id, values, parsed)
     dates = {key: _date_value(value) for key, value in values.items()}
@@ -67,7 +73,7 @@ def parse_document(
         date=_own_date(values, dates) or _day_in(id.path) or _day_in(title),
         metadata=front.values,
         outline=_outline(parsed.titles, len(parsed.lines) - text.endswith("\n")),
-        links=links.links_for([*related, *parsed.mentions], parsed.titles, id),
+        links=links.links_for([*related, *included, *parsed.mentions], parsed.titles, id),
         names=links.names_for(id.path, aliases),
         blocks={name: line + 1 for name, line in parsed.marks.items()},
         remarks=(

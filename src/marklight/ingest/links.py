@@ -48,6 +48,14 @@ _MEDIA = frozenset(
     "canvas base excalidraw".split()
 )
 """File types that a wikilink may embed besides notes; `[[Node.js]]` is a note."""
+_INCLUDE = re.compile(
+    r"(?:\{%-?|\{\{[<%])\s*(?:include(?:_relative|_cached)?|render|readfile)\s+(?:file\s*=\s*)?[\"']?([^\s\"'{}%>]+)"
+    r"|\{%-?\s*(?:data|indented_data_reference)\s+(reusables\.[\w.-]+)"
+    r"|import\s[^'\"]*['\"]([^'\"]+\.mdx?)['\"]"
+    r"|\s*-+8<-+\s+\"([^\"]+)\""
+)
+"""Template directives that insert another file: of Jekyll, Liquid, Jinja and Hugo, of GitHub's documentation (`{% data reusables.a.b %}`
+inserts `reusables/a/b.md`), of MDX and of MkDocs."""
 _TYPES = (
     (LinkType.RELATED, re.compile(r"(see also|related|further reading)\b")),
     (LinkType.IMPLEMENTS, re.compile(r"(implements|implementations?|implemented (by|in))\b")),
@@ -125,6 +133,14 @@ def is_attachment(target: str) -> bool:
 def _has_type(target: str, types: Container[str]) -> bool:
     extension = _EXTENSION.search(_fold(target))
     return extension is not None and extension[1] in types
+
+
+def include_target(text: str, start: int = 0) -> str:
+    """Return the file that the template directive at an offset inserts, as a link target; empty if it inserts none."""
+    match = _INCLUDE.match(text, start)
+    if match is None:
+        return ""
+    return (match[2] or "").replace(".", "/") or next(filter(None, match.groups()))
 
 
 def links_for(

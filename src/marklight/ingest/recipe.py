@@ -30,7 +30,7 @@ PARSERS = {
 OFF = ("", "none")
 """Values in place of a parser: files that match the pattern are not indexed."""
 
-PARSER_VERSIONS = {"markdown": 7, "plain": 2}
+PARSER_VERSIONS = {"markdown": 8, "plain": 2}
 """All parsers. Raise the version when a parser's output changes: documents are then parsed again."""
 
 CHUNKER_VERSION = "chunker 7"

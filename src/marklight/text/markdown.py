@@ -48,9 +48,11 @@ _COMMENT_MARKS = {
     "{%": r"(?<!\{)\{%[^{}]{1,2000}?%\}(?!\})",
     "{#": r"\{#[^{}]{1,2000}?#\}",
     "\nimport ": r"(?m:^import [^'\"\n]{0,500}(['\"])[^'\"\n]{1,500}\1;?[ \t]*$)",
+    "-8<-": r"(?m:^[ \t]*-+8<-+[ \t]+\"[^\"\n]{1,500}\"[ \t]*$)",
 }
 """By its first characters, the pattern of the beginning of a comment, or of a whole template directive: tags of Liquid and Jinja
-(`{% include x %}`), comments of Jinja, and imports of MDX. What they print is not in the file, and what they enclose is text."""
+(`{% include x %}`), comments of Jinja, imports of MDX, and snippets of MkDocs. What they print is not in the file, and what they
+enclose is text."""
 _PARAGRAPH_END = lazy_pattern(r"\n[ \t]*\n")
 _HTML_COMMENT_END = lazy_pattern("-->")
 _COMMENT_END = lazy_pattern("%%")
@@ -272,7 +274,7 @@ def _without_tags(text: str) -> str:
 def shortcode_arguments(match: re.Match[str]) -> str:
     """Return what a shortcode displays: its `text` argument, else all quoted arguments, but no link target."""
     inner = match[1].strip()
-    if inner.startswith(("ref ", "relref ", "include ")):
+    if inner.startswith(("ref ", "relref ", "include ", "readfile ")):
         return ""
     shown = _TEXT_ARGUMENT.search(inner)
     return shown[1] if shown else " ".join(_QUOTED.findall(inner))

@@ -13,6 +13,7 @@ from markdown_it.rules_inline.image import image
 from markdown_it.rules_inline.link import link
 from markdown_it.token import Token
 
+from marklight.ingest.links import include_target
 from marklight.ingest.parse import Mention, ParsedText, Style, Title
 from marklight.text.markdown import strip_markup
 
@@ -231,8 +232,9 @@ def _shortcode(state: StateInline, silent: bool) -> bool:
         token = state.push("shortcode", "", 0)
         token.content = source[offset : end + 3]
         match = REF.match(source, offset)
-        target = ref_target(match) if match else ""
-        token.meta = {"pos": offset, "target": target}
+        included = include_target(source, offset)
+        target = ref_target(match) if match else included
+        token.meta = {"pos": offset, "target": target, "embeds": bool(included)}
     state.pos = end + 3
     return True
 
@@ -353,7 +355,8 @@ class _Reader:
             elif kind == "tag":
                 parsed.tags.append(token.meta["name"])
             elif kind == "shortcode" and token.meta["target"]:
-                self._mention(token.meta["target"], "", place.line(token.meta["pos"]))
+                line, embeds = place.line(token.meta["pos"]), token.meta["embeds"]
+                self._mention(token.meta["target"], "", line, embeds=embeds)
             elif kind == "html_inline" and (address := HREF.match(token.content)):
                 self._mention(_href_target(address), "", place.number)
             elif kind == "block_id":
