@@ -205,6 +205,10 @@ COMMENTS = {
     "{# note #} # Title {#anchor}": " # Title {#anchor}",
     "\nimport Tabs from '@theme/Tabs';\nimport \"a.css\"\n\ntext": "\n\n\n\ntext",
     "\nimport goods from 'China' and sell them": "\nimport goods from 'China' and sell them",
+    "Use {% data variables.product.prodname_copilot %} here": "Use prodname_copilot here",
+    "{%- data variables.name -%}\n": "name\n",
+    "See [AUTOTITLE](/a/b) or [AUTOTITLE].": "See [](/a/b) or [AUTOTITLE].",
+    'Before.\n\n--8<-- "a.md"\n\nAfter.': "Before.\n\n\n\nAfter.",
     "{{% notice %}} {% never closed": "{{% notice %}} {% never closed",
     "`{% code %}`\n```\nimport a from 'b'\n```\n": "`{% code %}`\n```\nimport a from 'b'\n```\n",
 }

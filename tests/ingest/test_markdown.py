@@ -8,6 +8,15 @@ from marklight.model import Kind
 from tests.ingest.reading import chunks, document, entry, parsed, uncovered
 
 
+def test_directives_in_frontmatter_and_headings_are_no_text() -> None:
+    page = document(
+        "---\ntitle: About {% data variables.product.prodname_copilot %}{% ifversion fpt %} today{% endif %}\n---\n"
+        "## Set up {% data variables.copilot.cli %}\n"
+    )
+    assert page.title == "About prodname_copilot today"
+    assert [heading.text for heading in page.outline] == ["Set up cli"]
+
+
 def test_headings_have_unique_anchors_as_on_github() -> None:
     page = document("# Über *uns* & `code`!\n\n## Same\n\n## Same\n\n## Same-1\n\n## Sâme\n")
     assert [heading.anchor for heading in page.outline] == [

@@ -11,10 +11,10 @@ from marklight.ingest import frontmatter, links
 from marklight.ingest.parse import Block, Mention, ParsedText, Style, Title, parser
 from marklight.ingest.read import Source
 from marklight.ingest.recipe import PARSERS, parser_for
-from marklight.model import Document, DocumentId, Heading, Kind, digest
+from marklight.model import Document, DocumentId, Heading, Kind, digest, without_spans
 from marklight.text.dates import find_dates, parse_written_date
 from marklight.text.languages import detect, normalize_code
-from marklight.text.markdown import without_comments
+from marklight.text.markdown import comment_spans, without_comments
 
 _TITLE_CHARS = 300
 """A longer title is cut: it is repeated in front of every passage."""
@@ -115,7 +115,9 @@ def _text_field(values: Mapping[str, Any], *keys: str) -> str:
         if isinstance(value, list):
             value = ", ".join(str(item) for item in value if not isinstance(item, dict | list))
         if value not in (None, "") and not isinstance(value, dict | bool):
-            return " ".join(str(value).split())
+            text = str(value)
+            directives = comment_spans(text) if "{%" in text else ()
+            return " ".join(without_spans(text, directives).split())
     return ""
 
 

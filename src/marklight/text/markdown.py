@@ -48,11 +48,14 @@ _COMMENT_MARKS = {
     "{%": r"(?<!\{)\{%[^{}]{1,2000}?%\}(?!\})",
     "{#": r"\{#[^{}]{1,2000}?#\}",
     "\nimport ": r"(?m:^import [^'\"\n]{0,500}(['\"])[^'\"\n]{1,500}\1;?[ \t]*$)",
+    "[AUTOTITLE": r"(?<=\[)AUTOTITLE(?=\]\()",
     "-8<-": r"(?m:^[ \t]*-+8<-+[ \t]+\"[^\"\n]{1,500}\"[ \t]*$)",
 }
 """By its first characters, the pattern of the beginning of a comment, or of a whole template directive: tags of Liquid and Jinja
-(`{% include x %}`), comments of Jinja, imports of MDX, and snippets of MkDocs. What they print is not in the file, and what they
-enclose is text."""
+(`{% include x %}`), comments of Jinja, imports of MDX, snippets of MkDocs, and GitHub's placeholder for the title of a link's target.
+What they print is not in the file, and what they enclose is text."""
+_VARIABLE = lazy_pattern(r"\{%-?\s*data\s+variables\.(?:[\w-]{1,99}\.){0,9}([\w-]{1,99})\s*-?%\}")
+"""A variable of GitHub's documentation. Its name is text, since it stands for a name: `prodname_copilot`."""
 _PARAGRAPH_END = lazy_pattern(r"\n[ \t]*\n")
 _HTML_COMMENT_END = lazy_pattern("-->")
 _COMMENT_END = lazy_pattern("%%")
@@ -136,7 +139,11 @@ def comment_spans(markdown: str, first: int = 0) -> list[tuple[int, int]]:
         if inline and inline[-1][0] <= start:
             offset = inline[-1][1]
         elif (comment_end := _comment_end(markdown, mark, fences, unclosed)) is not None:
-            spans.append((start, comment_end))
+            variable = _VARIABLE.match(markdown, start, comment_end)
+            name = variable.span(1) if variable else (comment_end, comment_end)
+            spans += [
+                span for span in ((start, name[0]), (name[1], comment_end)) if span[0] < span[1]
+            ]
             offset = comment_end
     return spans
 
