@@ -171,8 +171,9 @@ def legs(index: Path, queries: Sequence[str]) -> dict[str, Any]:
         return np.argpartition(matrix @ vector, len(matrix) - CANDIDATES)[-CANDIDATES:]
 
     def tantivy_top(few: Sequence[str]) -> object:
-        query = bm25_query(few, FIELD_BOOSTS)
-        return opened.searcher().search(query, limit=CANDIDATES, count=False).hits
+        searcher = opened.searcher()
+        query = bm25_query(searcher, few, FIELD_BOOSTS)
+        return searcher.search(query, limit=CANDIDATES, count=False).hits
 
     with engine.snapshot() as snapshot:
         snapshot.lexical.search(words[0], FIELD_BOOSTS, Filters(), CANDIDATES)

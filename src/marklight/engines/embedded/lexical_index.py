@@ -289,8 +289,12 @@ class EmbeddedLexical(RepeatableSearch):
         rows = self._snapshot.row_filter(filters)
         if (rows and rows.matches_nothing) or self._is_empty:
             return []
-        query = bm25_query(terms, boosts, rows)
-        return self._run(lambda index: best(index.searcher, query, limit, self._snapshot.ids_of))
+
+        def found(index: OpenIndex) -> list[ScoredChunk]:
+            query = bm25_query(index.searcher, terms, boosts, rows)
+            return best(index.searcher, query, limit, self._snapshot.ids_of)
+
+        return self._run(found)
 
     def term_coverage(
         self, terms: Sequence[str], chunks: Sequence[str]
@@ -439,9 +443,12 @@ def _all_of(queries: Iterable[tantivy.Query]) -> tantivy.Query:
 
 
 def bm25_query(
-    terms: Sequence[str], boosts: Mapping[str, float], rows: RowFilter | None = None
+    searcher: tantivy.Searcher,
+    terms: Sequence[str],
+    boosts: Mapping[str, float],
+    rows: RowFilter | None = None,
 ) -> tantivy.Query:
-    """Return a query for any of the terms in any of the boosted fields."""
+    """Return a query for any of the terms in any of the boosted fields that have it: half of the clauses would match nothing."""
     from tantivy import Query
 
     fields = schema()
@@ -450,7 +457,7 @@ def bm25_query(
         # A repeated term is one clause with a higher boost: a pasted text would cost more otherwise.
         for term, times in Counter(terms).items()
         for field, boost in boosts.items()
-        if boost > 0
+        if boost > 0 and searcher.doc_freq(field, term)
     )
     return _restricted(any_term, rows)
 
