@@ -139,7 +139,13 @@ class Hit:
         """Return the hit with another passage."""
         return self._changed(chunk, self.score, self.trace)
 
-    def _changed(self, chunk: Chunk, score: float, trace: tuple[Why, ...] | None) -> Hit:
+    def with_more(self, more: int) -> Hit:
+        """Return the hit with the number of other passages of its document that match."""
+        return self._changed(self.chunk, self.score, self.trace, more)
+
+    def _changed(
+        self, chunk: Chunk, score: float, trace: tuple[Why, ...] | None, more: int | None = None
+    ) -> Hit:
         # `dataclasses.replace` takes three times as long.
         return Hit(
             chunk,
@@ -152,7 +158,7 @@ class Hit:
             self.exact_match,
             self.similar,
             self.linked,
-            self.more,
+            self.more if more is None else more,
         )
 
     def __str__(self) -> str:

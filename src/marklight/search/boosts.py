@@ -44,9 +44,13 @@ def boost(hits: Hits, factors: Mapping[DocumentId, float], by: str) -> Hits:
     """
     if all(factor == 1.0 for factor in factors.values()):
         return hits
-    if len({factors.get(hit.chunk.document, 1.0) for hit in hits}) < 2:
+    by_hit = [factors.get(hit.chunk.document, 1.0) for hit in hits]
+    if len(set(by_hit)) < 2:
         return hits
-    return best_first(_boosted(hit, factors.get(hit.chunk.document, 1.0), by) for hit in hits)
+    return best_first(
+        hit if factor == 1.0 else _boosted(hit, factor, by)
+        for hit, factor in zip(hits, by_hit, strict=True)
+    )
 
 
 def _boosted(hit: Hit, factor: float, by: str) -> Hit:

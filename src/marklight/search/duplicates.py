@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import cache, cached_property, lru_cache, partial
 from itertools import chain, combinations
 from math import inf, nextafter
@@ -129,8 +128,10 @@ def trigram_hashes(text: str) -> NDArray[np.uint32]:
     # Padded with a character that no text contains: a short text must not equal one with a blank there.
     padded = normalize(text).ljust(3, "\0").encode("utf-32-le", "surrogatepass")
     codes = np.frombuffer(padded, np.uint32)
-    first, second, third = (codes * np.uint32(factor) for factor in MULTIPLIERS)
-    hashes = first[:-2] + second[1:-1] + third[2:]
+    first, second, third = map(np.uint32, MULTIPLIERS)
+    hashes = codes[:-2] * first
+    hashes += codes[1:-1] * second
+    hashes += codes[2:] * third
     hashes.sort()
     is_new = np.ones(len(hashes), np.bool_)
     np.not_equal(hashes[1:], hashes[:-1], out=is_new[1:])
@@ -314,7 +315,9 @@ class SemanticDuplicates:
 
         by_id = tools.snapshot.vectors.get(embedder.fingerprint, [hit.chunk.id for hit in hits])
         unknown = np.zeros(embedder.dimension, np.float32)
-        vectors = np.stack([by_id.get(hit.chunk.id, unknown) for hit in hits])
+        # Not `np.stack`, which takes several times as long for few rows.
+        rows = np.concatenate([by_id.get(hit.chunk.id, unknown) for hit in hits])
+        vectors = rows.reshape(len(hits), -1)
 
         def near(start: int, end: int) -> Iterator[tuple[int, int]]:
             rows = vectors[start:end]
@@ -399,6 +402,8 @@ class BestPassage:
             groups.setdefault(hit.chunk.document, []).append(hit)
         changed: dict[str, Hit] = {}
         for group in groups.values():
+            if len(group) == 1:
+                continue
             scores = [hit.score for hit in group]
             group.sort(key=lambda hit: -hit.passage_sum)
             for hit, score in zip(group, scores, strict=True):
@@ -423,16 +428,16 @@ class PerDocument:
     """Maximum number of passages per document."""
 
     def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
-        counts: Counter[DocumentId] = Counter()
+        counts: dict[DocumentId, int] = {}
         kept: list[Hit] = []
         rest: list[Hit] = []
         for hit in hits:
-            counts[hit.chunk.document] += 1
-            (kept if counts[hit.chunk.document] <= self.max_passages else rest).append(hit)
-        dropped = Counter(hit.chunk.document for hit in rest if verdict(hit) != "weak")
+            document = hit.chunk.document
+            count = counts[document] = counts.get(document, 0) + 1
+            (kept if count <= self.max_passages else rest).append(hit)
+        dropped = Counter([hit.chunk.document for hit in rest if verdict(hit) != "weak"])
         passages = tuple(
-            replace(hit, more=more) if (more := dropped[hit.chunk.document]) else hit
-            for hit in kept
+            hit.with_more(more) if (more := dropped[hit.chunk.document]) else hit for hit in kept
         )
         if rest and self.max_passages > 1 and len(kept) <= VISIBLE_HITS:
             return with_rare_term(tools.read(passages), tuple(rest), QueryTerms(query), tools)
