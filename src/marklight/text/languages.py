@@ -168,8 +168,13 @@ def main_languages(of_documents: Mapping[str, int]) -> list[str]:
 
 def _is_clearly_english(words: Sequence[str]) -> bool:
     """Return true if a text has a stop word of English that is none of another language."""
-    english = stop_words().intersection(map(fold, words))
-    return bool(english.difference(*map(stop_words, LATIN.replace(ENGLISH, "").split())))
+    return not _english_stop_words().isdisjoint(map(fold, words))
+
+
+@cache
+def _english_stop_words() -> frozenset[str]:
+    """Return the stop words of English that are none of another language with Latin letters."""
+    return stop_words().difference(*map(stop_words, LATIN.replace(ENGLISH, "").split()))
 
 
 def log_odds(words: Sequence[str], script: str = "latin") -> dict[str, float]:
