@@ -324,7 +324,9 @@ def open_search(
     counts = snapshot.status.counts(library.models.fingerprint()[0])
     of_documents = documents_by_language(snapshot.metadata.languages(), counts.documents)
     languages = query_languages(prepared.query.text, of_documents)
-    query = replace(prepared.query, languages=languages)
+    query = prepared.query
+    if languages != query.languages:
+        query = replace(query, languages=languages)
     later = library.watcher or library.embeds_later
     rest = IN_BACKGROUND if later else RUN_INDEX
     embedder, notices = choose_embedder(

@@ -113,7 +113,8 @@ def with_missing_cosines(pool: Pool, query: Query, tools: Tools) -> Pool:
     import numpy as np
 
     embedding = tools.embedder.embed_query(query.text)
-    cosines = np.vecdot(np.stack(list(vectors.values())), embedding).tolist()
+    rows = np.concatenate(list(vectors.values())).reshape(len(vectors), -1)
+    cosines = np.vecdot(rows, embedding).tolist()
     # Vector search may have used an expanded query, by which none of these was as near as its last.
     lowest = min(near.values())
     more = sorted((-min(lowest, cosine), id) for cosine, id in zip(cosines, vectors, strict=True))

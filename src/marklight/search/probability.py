@@ -84,7 +84,9 @@ class LogisticCurve:
 
 def sigmoid(logit: float) -> float:
     """Return the probability with this logit."""
-    return 1 / (1 + exp(-max(-MAX_LOGIT, min(MAX_LOGIT, logit))))
+    if not -MAX_LOGIT <= logit <= MAX_LOGIT:
+        logit = max(-MAX_LOGIT, min(MAX_LOGIT, logit))
+    return 1 / (1 + exp(-logit))
 
 
 class Softmax(NamedTuple):

@@ -42,6 +42,8 @@ class Expand:
         count = CANDIDATES_PER_TERM * self.max_terms
         nearest = _nearest(query.text, tools.snapshot, tools.embedder, count)
         close = {term: cosine for term, cosine in nearest if cosine >= self.min_cosine}
+        if not close:
+            return query
         added = islice(_new(close, terms), self.max_terms)
         return replace(query, expanded_with={term: close[term] for term in added})
 

@@ -265,7 +265,7 @@ class EmbeddedEngine:
         notices: list[str] = []
         for queue in (self._parts.store.notices, self._parts.lexical.notices):
             with suppress(IndexError):  # other threads take from it too
-                while True:
+                while queue:
                     notices.append(queue.popleft())
         return notices
 
