@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
+from itertools import chain
 from typing import Any, NamedTuple, NotRequired, TypedDict
 
 from marklight.answer import Level, Result, iso_time
@@ -233,6 +234,10 @@ class Graph(Result):
         return [EdgePosition(position[source], position[target]) for source, target in self.edges]
 
 
+_LISTS = ("added", "changed", "moved", "removed", "skipped", "remarks", "notices")
+"""Fields of a report that are added up."""
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
     """The result of an indexing run."""
@@ -258,8 +263,19 @@ class Report:
 
     def __add__(self, other: Report) -> Report:
         """Return the report with the documents and notices of another one added."""
-        lists = ("added", "changed", "moved", "removed", "skipped", "remarks", "notices")
-        return replace(self, **{name: getattr(self, name) + getattr(other, name) for name in lists})
+        return replace(
+            self, **{name: getattr(self, name) + getattr(other, name) for name in _LISTS}
+        )
+
+    @classmethod
+    def joined(cls, reports: Sequence[Report]) -> Report:
+        """Return the report of all batches of a run, in linear time."""
+        return cls(
+            **{
+                name: tuple(chain.from_iterable(getattr(report, name) for report in reports))
+                for name in _LISTS
+            }
+        )
 
     def __bool__(self) -> bool:
         """Return true if documents were added, changed, moved or removed."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
+import tracemalloc
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 
 from marklight.errors import UsageError
 from marklight.ingest import discover as discovering
-from marklight.ingest.discover import Discover, visible_files
+from marklight.ingest.discover import Discover, ScannedFile, ScannedFiles, visible_files
 from marklight.ingest.scan_record import ScanRecord
 from marklight.model import DocumentId, FileState
 from tests.making import write
@@ -44,6 +45,33 @@ def test_a_scan_returns_documents_with_the_state_of_their_file(tmp_path: Path) -
     file = scan.files[DocumentId("docs", "a.md")]
     assert file.file == FileState.from_stat(status)
     assert Path(file.path) == (tmp_path / "a.md").resolve()
+
+
+def test_a_scan_keeps_few_bytes_for_each_file(tmp_path: Path) -> None:
+    for number in range(2_000):
+        (tmp_path / f"{number}.md").touch()
+    Discover()({"docs": tmp_path})
+    tracemalloc.start()
+    try:
+        scan = Discover()({"docs": tmp_path})
+        assert tracemalloc.get_traced_memory()[0] < 500 * len(scan.files)
+    finally:
+        tracemalloc.stop()
+
+
+def test_files_of_a_scan_are_found_by_document() -> None:
+    files = ScannedFiles({"docs": "/root", "top": "/"})
+    first, second = DocumentId("docs", "a/b.md"), DocumentId("top", "c.md")
+    files.add(second, FileState(1, 2, 3), (7, 2**64 + 1))
+    files.add(first, FileState(4, 5, 6))
+    files.add(second, FileState(8, 9, 10), (7, 2**64 + 1))
+    files.sort()
+    assert dict(files) == {
+        first: ScannedFile(first, FileState(4, 5, 6), os.path.join("/root", "a/b.md"), None),
+        second: ScannedFile(second, FileState(8, 9, 10), "/c.md", (7, 2**64 + 1)),
+    }
+    assert list(files) == [first, second]
+    assert DocumentId("docs", "c.md") not in files
 
 
 def test_parsers_decide_which_files_are_documents(tmp_path: Path) -> None:

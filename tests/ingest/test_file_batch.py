@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import pickle
 from pathlib import Path
 
-from marklight.ingest.discover import Scan, ScannedFile
+from marklight.ingest.discover import Scan, ScannedFile, ScannedFiles
 from marklight.ingest.file_batch import (
     BATCH_BYTES,
     BATCH_FILES,
@@ -19,11 +20,14 @@ from marklight.ingest.recipe import PARSERS
 from marklight.ingest.scan_record import ScanRecord
 from marklight.model import DocumentId, FileState, digest
 from marklight.ports import IndexedFile, no_progress
+from marklight.report import Report
 
 
 def diff(count: int, size: int, known: int = 0) -> IndexDiff:
     """Return a diff with `count` files to read, of a library with `known` other documents."""
-    files = {DocumentId("c", f"{number:05}"): FileState(size, 1) for number in range(count)}
+    files = ScannedFiles({"c": "/"})
+    for number in range(count):
+        files.add(DocumentId("c", f"{number:05}"), FileState(size, 1))
     index = {
         DocumentId("d", f"{number}"): IndexedFile(FileState(1, 1), "", "r")
         for number in range(known)
@@ -31,9 +35,7 @@ def diff(count: int, size: int, known: int = 0) -> IndexDiff:
     return IndexDiff(
         generation=0,
         version="",
-        scan=Scan(
-            ScanRecord(), {id: ScannedFile(id, file, f"/{id.path}") for id, file in files.items()}
-        ),
+        scan=Scan(ScanRecord(), files),
         indexed=index,
         failed={},
         tried_recipe="",
@@ -77,3 +79,26 @@ def test_a_file_that_is_older_than_the_version_of_another_machine_is_not_indexed
         batch = FileBatch(PARSERS, "r", 1000, known, {})
         batch.read(ScannedFile(id, file, str(path)), rebuild=False)
         assert (len(batch.touched), len(batch.parsed)) == (touched, parsed)
+
+
+def test_a_report_keeps_the_ids_of_the_plan_and_not_copies_of_another_process(
+    tmp_path: Path,
+) -> None:
+    path, id = tmp_path / "a.md", DocumentId("c", "a.md")
+    path.write_text("here")
+    scanned = ScannedFile(id, FileState.from_stat(path.stat()), str(path))
+    batch = FileBatch(PARSERS, "r", 1000, {}, {})
+    batch.read(scanned, rebuild=False)
+    received: FileBatch = pickle.loads(pickle.dumps(batch))
+    (added,) = received.report({}, [scanned]).added
+    assert added is id
+
+
+def test_the_report_of_a_run_has_all_documents_of_its_batches() -> None:
+    first, second = DocumentId("c", "a.md"), DocumentId("c", "b.md")
+    reports = [
+        Report(added=(first,), notices=("one",)),
+        Report(added=(second,), removed=(first,), notices=("two",)),
+    ]
+    assert Report.joined(reports) == reports[0] + reports[1]
+    assert Report.joined([]) == Report()

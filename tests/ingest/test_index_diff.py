@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from marklight.ingest.pipeline import plan
+from collections.abc import Iterable, Mapping
+
+from marklight.ingest import pipeline
+from marklight.ingest.discover import ScannedFiles
+from marklight.ingest.pipeline import Plan
 from marklight.model import DocumentId, Failure, FileState
 from marklight.ports import IndexedFile
 
@@ -15,6 +19,20 @@ def at(path: str, collection: str = "c") -> DocumentId:
 
 def known(file: FileState = OLD, recipe: str = "r") -> IndexedFile:
     return IndexedFile(file, "digest", recipe)
+
+
+def plan(
+    states: Mapping[DocumentId, FileState],
+    indexed: Mapping[DocumentId, IndexedFile],
+    failed: Iterable[Failure],
+    unreadable: Iterable[Failure],
+    recipe: str,
+    rebuild: bool = False,
+) -> Plan:
+    files = ScannedFiles({"c": "/"})
+    for id, state in states.items():
+        files.add(id, state)
+    return pipeline.plan(files, indexed, failed, unreadable, recipe, rebuild=rebuild)
 
 
 def test_new_and_changed_files_are_read_the_latest_first_and_unchanged_ones_are_not() -> None:

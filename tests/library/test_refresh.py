@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,10 +13,13 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import marklight
+from marklight.engines.relational.documents import RelationalDocuments
 from marklight.errors import NotFound
-from marklight.ingest import file_batch
+from marklight.ingest import file_batch, pipeline
 from marklight.ingest.scan_record import FILE
 from marklight.library import refresh
+from marklight.model import DocumentId
+from marklight.ports import IndexedFile
 from tests.library.conftest import paths
 from tests.making import library, write
 
@@ -66,6 +69,25 @@ def test_searches_of_several_processes_together_scan_a_huge_tree(
     assert any("Checked 1 of about 6 files" in each for each in noticed)
     with library(tree, engine=place) as lib:
         assert "b/page.md" not in {path for _, path, _ in indexed(lib)}
+
+
+def test_states_of_indexed_files_are_read_some_at_a_time(
+    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts: list[int] = []
+    files_of = RelationalDocuments.files_of
+
+    def counted(
+        self: RelationalDocuments, documents: Collection[DocumentId]
+    ) -> Mapping[DocumentId, IndexedFile]:
+        counts.append(len(documents))
+        return files_of(self, documents)
+
+    monkeypatch.setattr(pipeline, "COMPARED_AT_ONCE", 2)
+    monkeypatch.setattr(RelationalDocuments, "files_of", counted)
+    with library(tree, engine=f"file:{tmp_path / 'index'}") as lib:
+        lib.index()
+        assert counts == [2, 2, 2]
 
 
 def test_a_scan_within_the_time_limit_is_complete(tree: Path, tmp_path: Path) -> None:

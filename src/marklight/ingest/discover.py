@@ -68,12 +68,55 @@ class ScannedFile(NamedTuple):
     """Identifies the file, so that one that replaced it is not read; None where the file system has no inodes."""
 
 
+class ScannedFiles(Mapping[DocumentId, ScannedFile]):
+    """Files by document, as columns of numbers: the first scan of a library returns all of its files.
+
+    A file takes a third of the memory of a `ScannedFile`, which is made when it is needed.
+    """
+
+    def __init__(self, roots: Mapping[str, str]) -> None:
+        self._roots = roots
+        self._rows: dict[DocumentId, int] = {}
+        self._states = array("q")
+        self._devices: list[int] = []
+        self._inodes: list[int] = []
+        """Inode numbers; 0 where the file system has none."""
+        self._known_devices: dict[int, int] = {}
+
+    def add(self, id: DocumentId, file: FileState, inode: Inode | None = None) -> None:
+        """Add a file, or replace its state."""
+        self._rows[id] = len(self._inodes)
+        self._states.extend(file)
+        device, number = inode or (0, 0)
+        self._devices.append(self._known_devices.setdefault(device, device))
+        self._inodes.append(number)
+
+    def sort(self) -> None:
+        """Order the files by document."""
+        self._rows = {id: self._rows[id] for id in sorted(self._rows)}
+
+    def __getitem__(self, id: DocumentId) -> ScannedFile:
+        row = self._rows[id]
+        file = FileState(*self._states[3 * row : 3 * row + 3])
+        inode = (self._devices[row], self._inodes[row]) if self._inodes[row] else None
+        return ScannedFile(id, file, os.path.join(self._roots[id.collection], id.path), inode)
+
+    def __contains__(self, id: object) -> bool:
+        return id in self._rows
+
+    def __iter__(self) -> Iterator[DocumentId]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+
 @dataclass(slots=True)
 class Scan:
     """Files that differ from the last record; all files without one."""
 
     record: ScanRecord
-    files: dict[DocumentId, ScannedFile] = field(default_factory=dict)
+    files: ScannedFiles
     """New and changed documents; in a full scan all of them, sorted."""
     gone: set[DocumentId] = field(default_factory=set)
     """Documents and unreadable entries of the last record that no longer exist."""
@@ -140,17 +183,17 @@ class Discover:
         names = sorted(library_names())
         surroundings = digest(repr((self._text, roots, missing, names, above)))
         if record and record.surroundings == surroundings and record.roots == roots:
-            scan = Scan(record, is_full=False)
+            scan = Scan(record, ScannedFiles(roots), is_full=False)
             if Update(self, filters, scan, on_folder).run(folders, until):
                 return scan
             until = None  # a full scan that is cut would seem to miss files
-        scan = Scan(ScanRecord(surroundings, roots))
+        scan = Scan(ScanRecord(surroundings, roots), ScannedFiles(roots))
         for name, reason in missing.items():
             scan.record.unreadable[name] = (Failure(DocumentId(name, "/"), reason),)
         for name, path_filter in filters.items():
             walk = Walk(self, name, path_filter, scan, on_folder)
             walk.run(Step(path_filter.root, "", path_filter.rules_above), until)
-        scan.files = dict(sorted(scan.files.items()))
+        scan.files.sort()
         return scan
 
     def reason_ignored(self, path: Path, collections: Mapping[str, Path]) -> str | None:
@@ -161,7 +204,8 @@ class Discover:
         for file in (written, os.path.join(os.path.realpath(path.parent), path.name)):
             if owners := [name for name, root in roots.items() if inside(file, root)]:
                 name = max(owners, key=lambda owner: len(roots[owner]))
-                walk = Walk(self, name, self._filter(name, roots), Scan(ScanRecord()))
+                scan = Scan(ScanRecord(), ScannedFiles(roots))
+                walk = Walk(self, name, self._filter(name, roots), scan)
                 reason = walk.filter.reason_excluded(file)
                 linked = reason is not None and os.path.realpath(file) != file
                 return walk.reason_not_reached(file, reason) if linked else reason
@@ -265,10 +309,8 @@ class Walk:
                 if result.st_nlink > 1 or entry.is_symlink():
                     folder = folder._replace(exposed=True)
                 if before.get(entry.name) != state:
-                    id = folder.id(entry.name)
-                    inode = _inode(entry, result)
-                    file = ScannedFile(id, FileState.from_stat(result), entry.path, inode)
-                    self.scan.files[id] = file
+                    file = FileState.from_stat(result)
+                    self.scan.files.add(folder.id(entry.name), file, _inode(entry, result))
         for ignore_state in ignore_states:
             _append(states, ignore_state)
         record.folders[path] = folder._replace(

@@ -46,7 +46,7 @@ def batches(
     for done, id in enumerate(diff.plan.read):
         progress("Reading text", done, len(diff.plan.read))
         batch.append(diff.scan.files[id])
-        size += diff.scan.files[id].file.size
+        size += batch[-1].file.size
         if size >= max_bytes or len(batch) >= max_files:
             yield batch
             batch, size = [], 0
@@ -160,14 +160,18 @@ class FileBatch:
             failures=tuple(self.failures),
         )
 
-    def report(self, moved: Mapping[DocumentId, DocumentId]) -> Report:
-        """Return the report of this batch; `moved` maps new ids to old ones."""
-        ids = [document.id for document in self.documents]
+    def report(
+        self, moved: Mapping[DocumentId, DocumentId], files: Iterable[ScannedFile]
+    ) -> Report:
+        """Return the report of this batch and its files; `moved` maps new ids to old ones."""
+        parsed = {document.id for document in self.documents}
+        # A report of a million files must not keep the ids of documents that were parsed by another process: copies.
+        ids = [file.id for file in files if file.id in parsed]
         return Report(
             added=tuple(id for id in ids if id not in self.indexed and id not in moved),
             changed=tuple(id for id in ids if id in self.indexed),
             moved=tuple((old, new) for new, old in moved.items()),
-            removed=tuple(id for id in self.removed if id not in ids),
+            removed=tuple(id for id in self.removed if id not in parsed),
             skipped=tuple(self.failures),
             remarks=tuple(
                 (document.id, text) for document in self.documents for text in document.remarks

@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import field, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,7 @@ from marklight.ingest.embedding import Embedded, Indexing
 from marklight.ingest.recipe import Chunker, recipe
 from marklight.ingest.scan_record import ScanState
 from marklight.lazy import dataclass
-from marklight.model import Batch, Document, DocumentId, Entry, Failure, FileState, digest
+from marklight.model import Batch, Document, DocumentId, Entry, Failure, digest
 from marklight.ports import IndexedFile, Progress, Snapshot, no_progress
 from marklight.report import Report
 
@@ -106,9 +107,8 @@ def compare(
         changed = {*scan.files, *scan.gone}
         indexed = snapshot.documents.files_of(changed)
         failures = [failure for failure in failures if failure.document in changed]
-    states = {id: scanned.file for id, scanned in scan.files.items()}
     current = [_current(failure, scan.files, tried == recipe, max_bytes) for failure in failures]
-    steps = plan(states, indexed, current, scan.unreadable, recipe, rebuild=rebuild)
+    steps = plan(scan.files, indexed, current, scan.unreadable, recipe, rebuild=rebuild)
     removed = set(steps.removed)
     unreadable = tuple(
         failure
@@ -144,7 +144,7 @@ def _current(
 
 
 def plan(
-    states: Mapping[DocumentId, FileState],
+    files: Mapping[DocumentId, ScannedFile],
     indexed_files: Mapping[DocumentId, IndexedFile],
     failed: Iterable[Failure],
     unreadable: Iterable[Failure],
@@ -158,22 +158,22 @@ def plan(
     removed, and so are documents whose file can no longer be read.
     """
     read, outdated = [], []
-    for id, file in states.items():
+    for id, scanned in files.items():
         indexed = indexed_files.get(id)
-        if rebuild or indexed is None or indexed.file != file:
+        if rebuild or indexed is None or indexed.file != scanned.file:
             read.append(id)
         elif indexed.recipe != recipe:
             outdated.append(id)
     # Recently edited documents are searched most, so they are indexed, and then embedded, before others.
-    read.sort(key=lambda document: states[document].mtime_ns, reverse=True)
+    read.sort(key=lambda document: files[document].file.mtime_ns, reverse=True)
     tried = {failure.document: failure.file for failure in failed}
     if tried and not rebuild:
-        read = [id for id in read if id not in tried or tried[id] != states[id]]
+        read = [id for id in read if id not in tried or tried[id] != files[id].file]
     unseen = {failure.document for failure in unreadable}
     gone = [
         id
-        for id in {**indexed_files, **tried}
-        if id not in states and (id in indexed_files or id not in unseen)
+        for id in chain(indexed_files, (id for id in tried if id not in indexed_files))
+        if id not in files and (id in indexed_files or id not in unseen)
     ]
     # Only the machines that had a file can find out that it was deleted.
     gone = [id for id in gone if id not in indexed_files or not indexed_files[id].file.is_elsewhere]
@@ -186,16 +186,19 @@ def plan(
 def _to_retry(
     diff: IndexDiff,
     failures: Iterable[Failure],
-    stored: Mapping[DocumentId, IndexedFile] | None = None,
+    snapshot: Snapshot | None = None,
 ) -> list[DocumentId]:
     """Return the files whose state on the disk is not that in the index: racily clean, unread or unreadable for now."""
-    states: dict[DocumentId, FileState | None] = {
-        failure.document: failure.file for failure in failures
-    }
-    ids = (*diff.plan.read, *(id for id, file in states.items() if file is None))
-    states |= {id: indexed.file for id, indexed in (stored or {}).items()}
-    scanned = diff.scan.files
-    return [id for id in ids if id in scanned and states.get(id) != scanned[id].file]
+    failed = {failure.document: failure.file for failure in failures}
+    files, left = diff.scan.files, list[DocumentId]()
+    for start in range(0, len(diff.plan.read), COMPARED_AT_ONCE):
+        ids = diff.plan.read[start : start + COMPARED_AT_ONCE]
+        indexed = snapshot.documents.files_of(ids) if snapshot else {}
+        for id in ids:
+            state = indexed[id].file if id in indexed else failed.get(id)
+            if state != files[id].file:
+                left.append(id)
+    return left + [id for id, file in failed.items() if file is None and id in files]
 
 
 def _below(id: DocumentId, folder: DocumentId) -> bool:
@@ -204,6 +207,8 @@ def _below(id: DocumentId, folder: DocumentId) -> bool:
     return folder.path == "/" or id.path.startswith(folder.path)
 
 
+COMPARED_AT_ONCE = 1_000
+"""Files whose states are read from the index together, after they were indexed."""
 MIN_FORECAST_FILES = 50
 """Files in a plan above which they are read ahead: as many as the first batch of a new library has."""
 MIN_PARSED_AHEAD_BYTES = 700_000
@@ -263,15 +268,14 @@ class Ingest(Indexing):
         with without_garbage_collection():
             report = self._index_text(diff, progress, until)
         with self.engine.snapshot() as snapshot:
-            stored = snapshot.documents.files_of(diff.plan.read)
-            left = _to_retry(diff, snapshot.status.failures(), stored)
+            left = _to_retry(diff, snapshot.status.failures(), snapshot)
             self.scans.keep(diff.scan, self._version(snapshot), left)
         return report
 
     def _index_text(self, diff: IndexDiff, progress: Progress, until: float | None) -> Report:
         from marklight.ingest.file_batch import moves
 
-        report, done = Report(), 0
+        reports, done = list[Report](), 0
         removed = {diff.indexed[id].digest: id for id in diff.plan.removed if id in diff.indexed}
         with self._parse_process(diff, until) as process:
             forecast = self._forecast(diff) if until is None else None
@@ -285,11 +289,11 @@ class Ingest(Indexing):
                 if len(diff.plan.read) <= MIN_FORECAST_FILES:
                     self.prefer([chunk.id for entry in entries for chunk in entry.chunks])
                 self.outdated.update(dict.fromkeys(batch.outdated))
-                report += batch.report(moved)
+                reports.append(batch.report(moved, files))
                 done += len(files)
                 del batch, entries, commit  # before the next batch is received
                 gc.collect(0)  # only what this batch made
-        return self._finish(diff, report, done, forecast)
+        return self._finish(diff, Report.joined(reports), done, forecast)
 
     def _parse_process(
         self, diff: IndexDiff, until: float | None
@@ -348,10 +352,10 @@ class Ingest(Indexing):
         from marklight.ingest.boilerplate import Forecast
         from marklight.ingest.read import read
 
-        files = [diff.scan.files[id] for id in diff.plan.read]
-        size = sum(min(scanned.file.size, self.max_bytes) for scanned in files)
+        sizes = (diff.scan.files[id].file.size for id in diff.plan.read)
+        size = sum(min(size, self.max_bytes) for size in sizes)
         forecast = Forecast(self.chunker.boilerplate, size, of_all=not diff.indexed)
-        for scanned in files:
+        for scanned in map(diff.scan.files.__getitem__, diff.plan.read):
             with suppress(Refused):
                 text = read(scanned.path, self.max_bytes, scanned.inode).text
                 forecast.add(scanned.id, text)

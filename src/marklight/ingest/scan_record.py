@@ -224,11 +224,11 @@ class ScanState:
 
         All documents differ if there is no such record.
         """
-        from marklight.ingest.discover import Scan
+        from marklight.ingest.discover import Scan, ScannedFiles
 
         record = self._known(version)
         if record and documents is None and self.verified == version:
-            return Scan(record, is_full=False)
+            return Scan(record, ScannedFiles(record.roots), is_full=False)
         watch = self.watch if self.watch and not self.watch.problem else None
         folders: set[str] | None = None
         number = 0
