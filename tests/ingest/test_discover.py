@@ -74,6 +74,14 @@ def test_files_of_a_scan_are_found_by_document() -> None:
     assert DocumentId("docs", "c.md") not in files
 
 
+def test_the_count_of_checked_files_has_no_ignore_files(tmp_path: Path) -> None:
+    root = write(tmp_path, {"a/.gitignore": "x", "a/a.md": "", "b/.gitignore": "x", "b/b.md": ""})
+    scan = Discover()({"docs": root})
+    while scan.checked is None:  # full as long as the ignore files are racily clean
+        scan = Discover()({"docs": root}, scan.record, until=time.monotonic() - 1)
+    assert scan.checked == 1
+
+
 def test_parsers_decide_which_files_are_documents(tmp_path: Path) -> None:
     write(tmp_path, {"a.md": "", "b.rst": "", "notes/c": "", "d/c": ""})
     more = {"*.rst": "plain", "notes/*": "plain"}

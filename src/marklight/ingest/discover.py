@@ -414,7 +414,7 @@ class Update:
                 break
             if (folder := record.folders.get(path)) is None:
                 continue  # removed with the folder above it
-            checked += len(folder.names)
+            checked += len(folder.names) - folder.rules
             if not _is_unchanged(path, folder):
                 # Which of several links is followed depends on all of them.
                 if os.path.realpath(path) != path or path in map(os.path.dirname, links):
