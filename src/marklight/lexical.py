@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import chain
 from typing import NamedTuple
@@ -106,10 +106,11 @@ def passage_terms(shared: DocumentTerms, chunk: Chunk) -> Mapping[str, Sequence[
     return {**shared.fields, **own_fields, WHOLE: whole, CODE: code, BOILERPLATE: full}
 
 
-def entry_terms(entry: Entry) -> list[Mapping[str, str]]:
-    """Return the terms of all passages of a document by field, separated by blanks."""
+def entry_terms(entry: Entry) -> Iterator[Mapping[str, str]]:
+    """Yield the terms of every passage of a document by field, separated by blanks."""
     shared = document_terms(entry.document)
-    return [joined(passage_terms(shared, chunk)) for chunk in entry.chunks]
+    for chunk in entry.chunks:
+        yield joined(passage_terms(shared, chunk))
 
 
 def joined(fields: Mapping[str, Sequence[str]]) -> Mapping[str, str]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
-from marklight import engines
+from marklight import engines, lexical
 from marklight.engines.embedded import lexical_writer
-from marklight.model import Batch
+from marklight.model import Batch, Chunk
 from marklight.ports import Engine, ScoredChunk, Snapshot
 from marklight.query import Filters
 from tests.contracts.builders import entry, id_of
@@ -175,3 +175,20 @@ def test_an_emptied_library_has_no_results(folder: Path, oracle: list[list[Score
     fill(engine, deleted=0)
     assert ranking(engine) == oracle
     engine.close()
+
+
+def test_terms_of_a_long_document_are_computed_a_passage_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    computed: list[str] = []
+    passage_terms = lexical.passage_terms
+
+    def counted(shared: lexical.DocumentTerms, chunk: Chunk) -> Mapping[str, Sequence[str]]:
+        computed.append(chunk.id)
+        return passage_terms(shared, chunk)
+
+    monkeypatch.setattr(lexical, "passage_terms", counted)
+    terms = lexical.entry_terms(entry("a.md", "apple", "pear", "plum"))
+    assert not computed
+    assert next(terms)["body"] == "appl"
+    assert len(computed) == 1

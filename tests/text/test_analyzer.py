@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from marklight.model import trail
+from marklight.text import analyzer
 from marklight.text.analyzer import (
     analyze,
     base_form,
@@ -269,3 +272,27 @@ def test_a_query_has_the_terms_of_all_languages_without_its_own_stop_words() -> 
 def test_a_word_begins_with_a_surface_prefix_of_its_term(word: str) -> None:
     (term,) = analyze(word)
     assert word.startswith(surface_prefixes(term))
+
+
+@given(st.text(alphabet="ab.Ne't \n\té", max_size=60))
+def test_a_long_text_has_the_vocabulary_of_its_parts(text: str) -> None:
+    whole = vocabulary_terms(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(analyzer, "_PART_CHARS", 5)
+        assert vocabulary_terms(text) == whole
+
+
+def test_the_words_of_a_long_text_are_split_a_part_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lengths: list[int] = []
+    split = analyzer._words
+
+    def counted(text: str) -> Sequence[str]:
+        lengths.append(len(text))
+        return split(text)
+
+    monkeypatch.setattr(analyzer, "_words", counted)
+    assert vocabulary_terms("wombat " * 300_000) == {"wombat"}
+    assert sum(lengths) == 2_100_000
+    assert max(lengths) < 600_000

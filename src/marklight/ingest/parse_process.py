@@ -62,7 +62,7 @@ class BatchReader:
             likely = self.estimate.of(key for _, digests in batch.blocks() for key in digests)
             for entry in batch.chunk(self.chunker, likely):
                 vocabulary, levels = vocabulary_terms(entry.document.text), [*encoded_levels(entry)]
-                terms = entry_terms(entry)
+                terms = [*entry_terms(entry)]
                 entries.append(replace(entry, vocabulary=vocabulary, levels=levels, terms=terms))
             batch.parsed.clear()  # a parsed text takes far more memory than its passages
         batch.entries = entries

@@ -80,6 +80,9 @@ MIN_TERM_LETTERS = 3
 MAX_TERM_LETTERS = 30
 """Length of vocabulary terms; longer runs of letters are class names or encoded data. Hand-set; not measured."""
 _LETTERS = lazy_pattern(rf"[^\W\d_]{{{MIN_TERM_LETTERS},}}(?:{_CONTRACTION})?")
+_BLANK = lazy_pattern(r"[ \n]")
+_PART_CHARS = 500_000
+"""Characters that are split into words at once: a list of all words takes nine times the memory of a text."""
 _UNSPACED = lazy_pattern(
     "[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]"
@@ -206,7 +209,13 @@ def vocabulary_terms(text: str) -> set[str]:
 
     They can be shown and embedded, unlike stems. A possessive counts without its ending; `don't` does not count.
     """
-    return set(_vocabulary_terms.terms(set(_words(text))))
+    words, start = set[str](), 0
+    while start < len(text):
+        blank = _BLANK.search(text, start + _PART_CHARS)
+        end = blank.start() if blank else len(text)
+        words.update(_words(text[start:end]))
+        start = end
+    return set(_vocabulary_terms.terms(words))
 
 
 def _terms_to_show(word: str) -> tuple[str, ...]:
