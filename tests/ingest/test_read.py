@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
+import tracemalloc
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -85,6 +86,16 @@ def test_a_file_over_the_limit_is_refused_without_being_read(tmp_path: Path) -> 
         TemporarilyUnreadable, match="50,000,000 bytes, more than the limit of 20,000,000"
     ):
         read(path)
+
+
+def test_a_small_file_is_read_without_a_buffer_of_the_size_of_the_limit(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("text")
+    tracemalloc.start()
+    try:
+        assert reading.read(tmp_path / "a.md", 100_000_000).text == "text"
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_too_many_lines_are_refused(tmp_path: Path) -> None:

@@ -98,7 +98,8 @@ def _bytes(
                     f"has {status.st_size:,} bytes, more than the limit of {limit_bytes:,}",
                     "Raise the setting index.max_bytes or split the file",
                 )
-            data, after = file.read(limit_bytes + 1), os.fstat(file.fileno())
+            # One byte more than it has: a file that grows is noticed, and no buffer of the limit is allocated.
+            data, after = file.read(status.st_size + 1), os.fstat(file.fileno())
             return data, FileState.from_stat(status), FileState.from_stat(after)
     except FileNotFoundError:
         broken = os.path.islink(path)
