@@ -82,6 +82,18 @@ def test_the_count_of_checked_files_has_no_ignore_files(tmp_path: Path) -> None:
     assert scan.checked == 1
 
 
+def test_a_scan_with_a_time_limit_begins_with_the_folders_that_changed_last(tmp_path: Path) -> None:
+    root = write(tmp_path, dict.fromkeys(("a/a.md", "b/b.md", "c/c.md"), ""))
+    record = Discover()({"docs": root}).record
+    while any(folder.stamps[0] < 0 for folder in record.folders.values()):  # racily clean
+        record = Discover()({"docs": root}, record).record
+    write(root, {"a/a.md": "new"})
+    record = Discover()({"docs": root}, record).record
+    write(root, dict.fromkeys(("a/a.md", "b/b.md", "c/c.md"), "newer"))
+    scan = Discover()({"docs": root}, record, until=time.monotonic() - 1)
+    assert {id.path for id in scan.files} == {"a/a.md"}
+
+
 def test_parsers_decide_which_files_are_documents(tmp_path: Path) -> None:
     write(tmp_path, {"a.md": "", "b.rst": "", "notes/c": "", "d/c": ""})
     more = {"*.rst": "plain", "notes/*": "plain"}

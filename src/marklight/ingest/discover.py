@@ -407,6 +407,7 @@ class Update:
         first = paths.index(record.next) if record.next in paths else 0
         queue = deque(paths[first:] + paths[:first])
         record.next = ""
+        changed: list[str] = []
         while queue:
             path = queue.popleft()
             if until and checked and time.monotonic() >= until:
@@ -422,8 +423,12 @@ class Update:
                 record = self._changeable()
                 if not self._list_again(path, folder):
                     return False
+                changed.append(path)
                 if folders is not None and record.folders.get(path, folder).inode != folder.inode:
                     queue.extend(below for below in record.below(path) if below != path)
+        if changed:  # likely to change again, so a scan with a time limit compares them first
+            listed = record.folders
+            record.folders = {path: listed[path] for path in (*changed, *listed) if path in listed}
         return record.links.keys() == links
 
     def _changeable(self) -> ScanRecord:
