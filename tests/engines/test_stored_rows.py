@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import sqlite3
 import struct
 from dataclasses import replace
 from io import BytesIO
+from typing import BinaryIO
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from marklight.engines.embedded import stored_rows
 from marklight.engines.embedded.stored_rows import (
     BLOCK_CHARS,
     pack,
@@ -48,3 +51,47 @@ def test_a_damaged_text_is_empty(damage: bytes) -> None:
     assert unpack(damage) == ""
     assert unpack_passage(struct.pack("<II", 3, len(TEXT) - 3), BytesIO(damage)) == ""
     assert unpack_passage(b"\0" * 7, BytesIO(pack(TEXT))) == ""
+
+
+def test_the_passages_of_a_large_document_are_read_from_one_copy_of_its_text(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    opened: list[bool] = []
+    unpack_passage = stored_rows.unpack_passage
+
+    def counted(span: bytes, packed: BinaryIO | sqlite3.Blob) -> str:
+        opened.append(isinstance(packed, sqlite3.Blob))
+        return unpack_passage(span, packed)
+
+    monkeypatch.setattr(stored_rows, "unpack_passage", counted)
+    monkeypatch.setattr(stored_rows, "LARGE_BYTES", 1_000)
+    connection = sqlite3.connect(":memory:")
+    forget = stored_rows.register(connection)
+    connection.execute("CREATE TABLE contents (document INTEGER PRIMARY KEY, text)")
+    texts = {1: TEXT, 2: TEXT[::-1], 3: "small"}
+    connection.executemany(
+        "INSERT INTO contents VALUES (?, ?)", [(row, pack(text)) for row, text in texts.items()]
+    )
+    for document in (1, 1, 1, 1, 2, 2, 1, 3, 3, 3):
+        query = "SELECT passage_text(?, ?)"
+        (read,) = connection.execute(query, [struct.pack("<II", 2, 3), document]).fetchone()
+        assert read == texts[document][2:5]
+    assert opened == [True, True, False, False, True, True, True, True, True, True]
+    connection.execute("UPDATE contents SET text = ? WHERE document = 2", [pack("other")])
+    forget()
+    assert connection.execute(query, [struct.pack("<II", 0, 5), 2]).fetchone() == ("other",)
+    connection.close()
+
+
+def test_a_passage_is_read_without_the_ends_of_the_blocks_before_it() -> None:
+    packed = pack("a" * BLOCK_CHARS * 1_000)
+    lengths: list[int] = []
+
+    class Counted(BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            lengths.append(size or 0)
+            return super().read(size)
+
+    place = struct.pack("<II", 998 * BLOCK_CHARS, 5)
+    assert unpack_passage(place, Counted(packed)) == "aaaaa"
+    assert sum(lengths) < 100

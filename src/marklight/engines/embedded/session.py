@@ -138,7 +138,8 @@ class SqliteSession:
         self.key = b""
         """Key of the checksums: the random id of the index."""
         self._lock = ConnectionLock(path)
-        stored_rows.register(connection)
+        self.forget_text = stored_rows.register(connection)
+        """Drops the text of a large document; called at the end of a snapshot."""
         connection.create_function("any_glob", 2, _any_glob, deterministic=True)
 
     def all(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:

@@ -178,6 +178,7 @@ class Store:
             # An immutable connection would not see what is written as soon as the disk has space again.
             reusable = self._parameters != _IMMUTABLE and session.file == self._file
             session.snapshots += 1
+            session.forget_text()
             reusable = reusable and session.snapshots < _MAX_SNAPSHOTS
             if len(self._idle) < _MAX_IDLE and not self._closed and reusable:
                 self._idle.append(session)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sqlite3
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from hashlib import blake2b
@@ -44,6 +44,9 @@ _PASSAGE_COLUMNS = (
     " c.merged, c.languages, c.code, PASSAGE_TEXT, c.boilerplate, c.levels"
 )
 """The columns of a passage that its checksum covers, in the order of the table."""
+
+LARGE_BYTES = 1_000_000
+"""Size of a packed text that is read whole for its second passage in a snapshot: SQLite reaches a place in it page by page."""
 
 _DOCUMENT_QUERIES = (
     "SELECT row, collection, path, digest, recipe, date, unpacked(record), remarks, unpacked(text) FROM documents"
@@ -88,9 +91,12 @@ def unpack(packed: bytes) -> str:
 
 def _blocks(packed: BinaryIO | sqlite3.Blob, first: int, last: int) -> Iterator[str]:
     """Yield some blocks of a packed text, which is read no further."""
-    count, *ends = unpack_numbers(f"<{1 + last}I", packed.read(_NUMBER.size * (1 + last)))
+    (count,) = _NUMBER.unpack(packed.read(_NUMBER.size))
     data = _NUMBER.size * (1 + count)
-    for start, end in pairwise([0, *ends][first:]):
+    begin = max(first, 1)  # the end of a block is the start of the next one
+    packed.seek(_NUMBER.size * begin)
+    ends = unpack_numbers(f"<{1 + last - begin}I", packed.read(_NUMBER.size * (1 + last - begin)))
+    for start, end in pairwise(ends if first else (0, *ends)):
         packed.seek(data + start)
         yield _inflate(packed.read(end - start))
 
@@ -115,19 +121,32 @@ def unpack_passage(span: bytes, packed: BinaryIO | sqlite3.Blob) -> str:
     return text[start : start + length]
 
 
-def register(connection: sqlite3.Connection) -> None:
-    """Define the SQL functions that read packed columns."""
+def register(connection: sqlite3.Connection) -> Callable[[], None]:
+    """Define the SQL functions that read packed columns; return a function to call at the end of a snapshot."""
+    # The document that was read last, and its packed text if it is large.
+    last, text = 0, b""
+
+    def forget() -> None:
+        nonlocal last, text
+        last, text = 0, b""
 
     def passage_text(span: bytes, document: int) -> str:
+        nonlocal last, text
+        if document == last and text:
+            return unpack_passage(span, BytesIO(text))
         # Not as a value of SQL: SQLite would read and copy the whole document for each of its passages.
         try:
             with connection.blobopen("contents", "text", document, readonly=True) as packed:
+                is_large = document == last and len(packed) >= LARGE_BYTES
+                last, text = document, packed.read() if is_large else b""
+                packed.seek(0)
                 return unpack_passage(span, packed)
         except sqlite3.Error:
             return ""
 
     connection.create_function("unpack", 1, unpack, deterministic=True)
     connection.create_function("passage_text", 2, passage_text)
+    return forget
 
 
 def _checksum(key: bytes, data: bytes) -> int:
