@@ -270,12 +270,11 @@ class Report:
     @classmethod
     def joined(cls, reports: Sequence[Report]) -> Report:
         """Return the report of all batches of a run, in linear time."""
-        return cls(
-            **{
-                name: tuple(chain.from_iterable(getattr(report, name) for report in reports))
-                for name in _LISTS
-            }
-        )
+        lists: dict[str, Any] = {
+            name: tuple(chain.from_iterable(getattr(report, name) for report in reports))
+            for name in _LISTS
+        }
+        return cls(**lists)
 
     def __bool__(self) -> bool:
         """Return true if documents were added, changed, moved or removed."""
