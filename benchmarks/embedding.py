@@ -91,7 +91,7 @@ def main() -> None:
         "embedder": lambda: model.embed_passages(texts),
         "tokenising alone": lambda: model.count_tokens(texts),
         "one text at a time": runs(bare, [np.array([ids], np.int64) for ids in tokens]),
-        "512 tokens a batch": runs(bare, grouped(512)),
+        "1024 tokens a batch": runs(bare, grouped(1024)),
         "2048 tokens a batch": runs(bare, grouped(2048)),
         "8192 tokens a batch": runs(bare, grouped(8192)),
         "one thread": runs(single, chosen),

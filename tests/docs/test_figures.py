@@ -28,4 +28,4 @@ def test_a_text_that_is_missing_is_an_error() -> None:
 def test_values_come_from_results_settings_and_constants() -> None:
     assert value('result("binary_vectors")["100000 vectors"]["recall_at_20"] : .0%') == "99%"
     assert value('setting("search.recency.strength")') == "1.0"
-    assert value('constant("marklight.models.onnx:BATCH_TOKENS") : ,') == "1,024"
+    assert value('constant("marklight.ingest.embedding:TERM_WINDOW") : ,') == "1,024"
