@@ -143,6 +143,31 @@ def test_filters_apply_to_every_kind_of_search(engine: Engine) -> None:
                 assert matching == expected, filters
 
 
+def test_a_repeated_filter_matches_what_later_commits_changed(engine: Engine) -> None:
+    filters, paths = Filters(paths=("guide/**",)), ["guide/a.md", "c.md", "guide/b.md", "d.md"]
+    entries = {path: entry(path, f"word {path}") for path in paths}
+
+    def found() -> list[str]:
+        chunks = {each.chunks[0].id: path for path, each in entries.items()}
+        with engine.snapshot() as snapshot:
+            by_vector, again = (snapshot.vectors.search(vector("q"), "m", filters, 9) for _ in "12")
+            by_term = snapshot.lexical.search(["word"], FIELD_BOOSTS, filters, 9)
+        assert by_vector == again
+        assert {each.chunk_id for each in by_vector} == {each.chunk_id for each in by_term}
+        return sorted(chunks[each.chunk_id] for each in by_vector)
+
+    def add(*paths: str) -> None:
+        put(engine, *(entries[path] for path in paths))
+        commit(engine, embedding(*(entries[path] for path in paths)))
+
+    add("guide/a.md", "c.md")
+    assert found() == ["guide/a.md"]
+    add("guide/b.md", "d.md")
+    assert found() == ["guide/a.md", "guide/b.md"]
+    commit(engine, Batch(removed=(id_of("guide/a.md"),)))
+    assert found() == ["guide/b.md"]
+
+
 @pytest.mark.parametrize("date", ["yesterday", "2026-02-30", "2026-13"])
 def test_an_invalid_date_in_a_filter_is_an_error(engine: Engine, date: str) -> None:
     put(engine, entry("a.md", "word"))

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from marklight.engines.embedded.engine import EmbeddedSnapshot
-    from marklight.engines.relational.filters import RowFilter
     from marklight.engines.relational.snapshot import VectorCache
     from marklight.model import Matrix, Vector
     from marklight.vector_math import BinaryVectors
@@ -73,7 +72,7 @@ class EmbeddedVectors(RelationalVectors):
         query = unit_rows(vector)
         if rows is None:
             return self._search_all(vectors, query, limit)
-        return self._search_among(vectors, query, rows, limit)
+        return self._search_among(vectors, query, filters, limit)
 
     def best_per_document(
         self, vector: Vector, model: str, filters: Filters
@@ -147,23 +146,26 @@ class EmbeddedVectors(RelationalVectors):
             passages = self._passages_at(vectors, places)
             if len(passages) >= limit or not len(scores):
                 by_place = dict(zip(places, scores[best].tolist(), strict=True))
-                return _ranked(by_place, passages, limit)
-        return self._search_among(vectors, query, None, limit)
+                return _best_first([ScoredChunk(id, by_place[at]) for at, id in passages], limit)
+        return self._search_among(vectors, query, Filters(), limit)
 
     def _search_among(
-        self, vectors: ModelVectors, query: Vector, rows: RowFilter | None, limit: int
+        self, vectors: ModelVectors, query: Vector, filters: Filters, limit: int
     ) -> list[ScoredChunk]:
         import numpy as np
 
         from marklight.vector_math import top
 
-        condition, values = rows.condition() if rows else ("true", [])
-        passages = self._session.all(
-            "SELECT v.file_row, c.id FROM chunks c CROSS JOIN vectors v ON v.digest = c.digest"
-            f" WHERE v.model = ? AND {condition}",
-            [vectors.model_row, *values],
-        )
-        among = np.array([place for place, _ in passages], dtype=np.int64)
+        def read(_: Sequence[Filters]) -> dict[Filters, NDArray[np.int64]]:
+            condition, values = self._snapshot.sql_condition(filters)
+            passages = self._session.all(
+                "SELECT v.file_row, c.row FROM chunks c CROSS JOIN vectors v ON v.digest = c.digest"
+                f" WHERE v.model = ? AND {condition}",
+                [vectors.model_row, *values],
+            )
+            return {filters: np.array(passages, dtype=np.int64).reshape(-1, 2).T.copy()}
+
+        among, rows = vectors.cache.matching.get([filters], read)[filters]
         candidates = _hamming_candidates(vectors, query, limit, among)
         if candidates is None:
             scores = _scores(vectors.matrix, query, among)
@@ -171,8 +173,11 @@ class EmbeddedVectors(RelationalVectors):
             every = np.full(len(vectors.matrix), -np.inf, dtype=np.float32)
             every[candidates] = _scores(vectors.matrix, query, candidates)
             scores = every[among]
-        best = [passages[row] for row in top(scores, limit)]
-        return _ranked(dict(zip(among.tolist(), scores.tolist(), strict=True)), best, limit)
+        best = top(scores, limit)
+        found = rows[best].tolist()
+        ids = self._snapshot.ids_of(found)
+        hits = zip(found, scores[best].tolist(), strict=True)
+        return _best_first([ScoredChunk(ids[row], score) for row, score in hits], limit)
 
     def _passages_at(self, vectors: ModelVectors, places: list[int]) -> list[tuple[int, str]]:
         """Return the passages of these matrix rows: several for one row, where a text is repeated."""
@@ -294,8 +299,5 @@ def _decoded(rows: NDArray[Any]) -> Matrix:
     return rows if rows.dtype.kind == "f" else decode_vectors(rows)
 
 
-def _ranked(
-    scores: Mapping[int, float], passages: list[tuple[int, str]], limit: int
-) -> list[ScoredChunk]:
-    results = [ScoredChunk(id, scores[place]) for place, id in passages]
+def _best_first(results: list[ScoredChunk], limit: int) -> list[ScoredChunk]:
     return sorted(results, key=lambda result: (-result.score, result.chunk_id))[:limit]

@@ -17,6 +17,9 @@ from marklight.ports import Pending
 from marklight.query import Filters
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from marklight.engines.relational import SqlSession
     from marklight.engines.relational.blocks import RelationalBlocks
     from marklight.engines.relational.documents import (
@@ -34,6 +37,8 @@ if TYPE_CHECKING:
 MAX_PASSAGES, MAX_DOCUMENTS, MAX_VECTORS = 4096, 8192, 16384
 """Most cached entries of each kind, some 15 MB together. Half of the passages that a search reads were read by
 one of the hundred searches before it (benchmarks/searching.py, 19,415 passages)."""
+MAX_FILTERS = 4
+"""Filters whose matching documents and passages are cached, 16 bytes for a passage; a client often has the same ones."""
 MAX_DOCUMENTS_COUNTED = 1_000
 """Documents whose passages are counted exactly, which takes a millisecond; counting more takes longer than a search."""
 MAX_LANGUAGES = 100
@@ -83,6 +88,8 @@ class VectorCache(NamedTuple):
 
     ids: BoundedCache[int, tuple[str, ...]]
     places: BoundedCache[str, int]
+    matching: BoundedCache[Filters, NDArray[np.int64]]
+    """Rows of the file and rows of the passages that match filters."""
 
 
 class SnapshotCache:
@@ -103,6 +110,7 @@ class SnapshotCache:
         """States of models in a vector index on a server, by name."""
         self.degrees: BoundedCache[tuple[DocumentId, int], int] = BoundedCache(MAX_DOCUMENTS)
         """Degrees of documents, counted up to a limit."""
+        self.row_filters: BoundedCache[Filters, RowFilter | None] = BoundedCache(MAX_FILTERS)
         self._vectors: dict[tuple[int, int], VectorCache] = {}
         self._single: dict[str, Any] = {}
 
@@ -115,7 +123,9 @@ class SnapshotCache:
 
     def of_vectors(self, model_row: int, epoch: int) -> VectorCache:
         """Return the cache of a vector file."""
-        new = VectorCache(BoundedCache(MAX_VECTORS), BoundedCache(MAX_VECTORS))
+        new = VectorCache(
+            BoundedCache(MAX_VECTORS), BoundedCache(MAX_VECTORS), BoundedCache(MAX_FILTERS)
+        )
         return self._vectors.setdefault((model_row, epoch), new)
 
 
@@ -156,7 +166,6 @@ class RelationalSnapshot(ABC):
         self.generation = generation
         self.cache = caches.of(library, generation)
         self._filter_lock = Lock()
-        self._row_filters: dict[Filters, RowFilter | None] = {}
 
     @once
     def documents(self) -> RelationalDocuments:
@@ -220,10 +229,11 @@ class RelationalSnapshot(ABC):
             return None
         from marklight.engines.relational.filters import matching_rows
 
+        def read(_: Sequence[Filters]) -> dict[Filters, RowFilter | None]:
+            return {filters: matching_rows(self, filters)}
+
         with self._filter_lock:
-            if filters not in self._row_filters:
-                self._row_filters[filters] = matching_rows(self, filters)
-            return self._row_filters[filters]
+            return self.cache.row_filters.get([filters], read)[filters]
 
     def sql_condition(self, filters: Filters) -> tuple[str, list[Any]]:
         """Return the SQL condition on a passage `c` that selects those that match."""
