@@ -176,6 +176,8 @@ class EmbeddedVectors(RelationalVectors):
         best = top(scores, limit)
         found = rows[best].tolist()
         ids = self._snapshot.ids_of(found)
+        if len(ids) < len(found):
+            raise relational.damaged_rows()
         hits = zip(found, scores[best].tolist(), strict=True)
         return _best_first([ScoredChunk(ids[row], score) for row, score in hits], limit)
 
