@@ -47,6 +47,22 @@ def test_small_siblings_merge_and_keep_their_headings() -> None:
     assert found[-1].headings == ("Guide", "Big")
 
 
+def test_a_short_beginning_is_one_passage_with_the_first_subsection() -> None:
+    found = chunks(f"# Guide\n\nServes 4.\n\n## Ingredients\n\n{LONG}\n\n## Steps\n\n{LONG}\n")
+    assert [chunk.headings for chunk in found] == [("Guide",), ("Guide", "Steps")]
+    assert found[0].merged == ("Ingredients",)
+    assert found[0].lines == (3, 7)
+    assert "Serves 4." in found[0].text
+    assert LONG.rstrip() in found[0].text
+
+
+def test_a_short_beginning_stays_apart_if_one_passage_has_no_room_for_both() -> None:
+    found = chunks(f"# Guide\n\nServes 4.\n\n## Steps\n\n{LONG * 4}\n")
+    assert found[0].text == "Serves 4."
+    nested = chunks(f"# Guide\n\nServes 4.\n\n## Steps\n\n### First\n\n{LONG}\n")
+    assert nested[0].text == "Serves 4."
+
+
 def test_sections_of_different_parents_never_merge() -> None:
     found = chunks("# A\n\n## B\n\nsmall one\n\n# C\n\n## D\n\nsmall two\n")
     assert not any("small one" in chunk.text and "small two" in chunk.text for chunk in found)

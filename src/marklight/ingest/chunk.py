@@ -132,14 +132,19 @@ def heading_tree(parsed: ParsedText) -> HeadingNode:
 
 def _section(parsed: ParsedText, node: HeadingNode, sizes: Chunker) -> Iterator[Draft]:
     """Return the passages of a section and of its subsections."""
-    text = parsed.text
+    text, subsections = parsed.text, node.below
     if _HAS_CONTENT.search(text, *node.own):
-        yield _draft(parsed, node, node.path, node.own, sizes)
+        if first := _short_beginning(node, sizes):
+            span = Span(node.own.start, first.whole.end)
+            yield _draft(parsed, node, node.path, span, sizes, tuple(first.titles))
+            subsections = subsections[1:]
+        else:
+            yield _draft(parsed, node, node.path, node.own, sizes)
     elif not node.below and node.title:
         # A heading without text is a passage by itself.
         yield _draft(parsed, node, node.path, node.whole, sizes)
     small: list[HeadingNode] = []
-    for below in node.below:
+    for below in subsections:
         skipped = sizes.skips(below.title)
         if not (skipped or below.below) and _length([below]) < sizes.min_chars:
             small.append(below)
@@ -149,6 +154,15 @@ def _section(parsed: ParsedText, node: HeadingNode, sizes: Chunker) -> Iterator[
         if not skipped:
             yield from _section(parsed, below, sizes)
     yield from _merge_small(parsed, node, small, sizes)
+
+
+def _short_beginning(node: HeadingNode, sizes: Chunker) -> HeadingNode | None:
+    """Return the first subsection if the text before it is too short for a passage, and one passage has room for both."""
+    if not node.below or node.own.end - node.own.start >= sizes.min_chars:
+        return None
+    first = node.below[0]
+    fits = first.whole.end - node.own.start <= sizes.max_chars
+    return first if fits and not (first.below or sizes.skips(first.title)) else None
 
 
 def _merge_small(
