@@ -7,7 +7,6 @@ import re
 import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -101,13 +100,6 @@ MANY_ANSWERS = ("vaswani",)
 """Sets whose questions have many right answers."""
 SECTIONS = ("sections-azure-devops", "sections-boolq", "sections-docker")
 """Queries about one section of a document. Those of the other sources, and questions about `keps`, are kept back."""
-MARKED = (
-    ("vault", "sections-azure-devops", "sections-docker"),
-    ("sections-fairytale", "sections-sql-docs", "sections-windows-itpro"),
-)
-"""Sets with several passages a document and known useful ones, in two halves: each is measured with weights learned from the other."""
-KEPT_BACK = "keps"
-"""A set like those, on which the choice of passages is measured only."""
 EVERYDAY = ("paraphrases", "single-words", "tldr", "vault", *SECTIONS)
 """Everyday questions."""
 DIARIES = ("diary", "journal", "minutes")
@@ -128,11 +120,6 @@ CODE_SETS, CODE_QUERIES = ("kubernetes-anchors", "blue-book-anchors", "fastapi-a
 MODES = ("hybrid", "semantic", "keyword")
 """Modes whose cases are computed together: they share the lists of the retrievers."""
 ByMode = dict[str, Case]
-
-
-def passage_cases() -> dict[str, dict[str, list[Case]]]:
-    """The cases of the sets with known useful passages, by mode and set."""
-    return _by_mode({name: everyday_cases(name) for name in (*chain(*MARKED), KEPT_BACK)})
 
 
 def _by_mode(found: dict[str, list[ByMode]]) -> dict[str, dict[str, list[Case]]]:

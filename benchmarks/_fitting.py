@@ -68,28 +68,6 @@ class Ranking:
         return float((gains @ self._discount / self._best).mean())
 
 
-class Choices:
-    """The right documents of one set with a useful passage and another one among the candidates, to choose with many weights quickly."""
-
-    def __init__(self, cases: Sequence[Case]) -> None:
-        self._groups = [
-            (case.rows[rows], case.useful[rows])
-            for case in cases
-            for document in np.unique(case.documents[case.useful])
-            for rows in [np.flatnonzero(case.documents == document)]
-            if not case.useful[rows].all()
-        ]
-
-    def __len__(self) -> int:
-        return len(self._groups)
-
-    def share(self, weights: Mapping[str, float]) -> float:
-        """Return the share of documents whose best passage by these weights is useful."""
-        by = vector(weights)
-        right = [bool(useful[np.argmax(rows @ by)]) for rows, useful in self._groups]
-        return float(np.mean(right))
-
-
 def vector(weights: Mapping[str, float]) -> Vector:
     return np.array([weights.get(name, 0.0) for name in FEATURES])
 

@@ -21,17 +21,14 @@ from benchmarks._cases import (
     DIARIES,
     EVERYDAY,
     FEATURES,
-    KEPT_BACK,
     MANY_ANSWERS,
-    MARKED,
     SECTIONS,
     Case,
     all_cases,
-    passage_cases,
 )
 from benchmarks._checking import Checked, answer_features, checked, figures, is_found, shown_rows
 from benchmarks._diagram import diagram
-from benchmarks._fitting import ANSWER_RIDGE, Choices, Ranking, Trial, logistic
+from benchmarks._fitting import ANSWER_RIDGE, Ranking, Trial, logistic
 from benchmarks._measure import ROOT, SETS, result_path, save
 from marklight import models
 from marklight.search.features import QueryFeatures
@@ -44,7 +41,7 @@ from marklight.search.probability import (
 )
 from marklight.search.unrelated import MEASURED, SIZE
 
-ANSWER, PASSAGE = "answer", "passage"
+ANSWER = "answer"
 QUERY_LENGTH = QueryFeatures._fields.index("query_length")
 TEMPERATURES = (0.1, 0.2, 0.4, 0.6, 0.9)
 LEGS: tuple[dict[str, float], ...] = ({"relative_bm25": 1.0}, {"cosine": 1.0})
@@ -54,9 +51,6 @@ AXES = {
     "path": (0.0, 0.5, 1.0, 1.5, 2.0),
 }
 """Grid of weights, relative to ten times the cosine or, for other models, its standard score."""
-COVERAGES = (0.0, 0.8, 1.6, 2.4, 3.6)
-LENGTHS = (0.0, 0.1, 0.2, 0.4, 0.6, 0.8, 1.2, 1.6, 2.4)
-"""Grids of the weights of term coverage and length, by which passages of a document are compared."""
 MISJUDGED = ("cranfield",)
 """Sets left out of calibration. Cranfield's judges did not grade the paper that a query was written from: two of
 three first results above 0.7 are such papers."""
@@ -147,33 +141,6 @@ def learned(
     ranking = replace(kept, unrelated=lines)
     answer, word = (answer_curve(plan, known, ranking, short) for short in (False, True))
     return replace(ranking, answer=answer, single_term_answer=word)
-
-
-def report_passages(
-    plan: Plan, mode: str, known: Cases, kept: FusionWeights
-) -> tuple[FusionWeights, dict[str, Any]]:
-    """Learn the weights by which a passage of a document is chosen; measure each half of the sets with those of the other half."""
-    choices = {name: Choices(each) for name, each in known.items()}
-    fixed = plan.fixed
-    grid: dict[str, tuple[float, ...]] = {"length": LENGTHS}
-    if "lexical" in kept.features:
-        grid["coverage"] = COVERAGES
-    measures = {name: each.share for name, each in choices.items()}
-    trial = Trial(fixed, grid, measures)
-    one, two = MARKED
-    of_both, of_one, of_two = ({**fixed, **trial.best(names)} for names in ((*one, *two), one, two))
-    held_out = dict.fromkeys(one, of_two) | dict.fromkeys(two, of_one) | {KEPT_BACK: of_both}
-    results: dict[str, Any] = {}
-    for name, each in choices.items():
-        results[name] = {
-            "documents": len(each),
-            "by sums": each.share(kept.features),
-            "useful": each.share(of_both),
-            "useful, held out": each.share(held_out[name]),
-            "weights, held out": held_out[name],
-        }
-        print(mode, name, results[name], flush=True)
-    return replace(kept, passage=of_both), results
 
 
 def unrelated_lines(known: Cases) -> dict[str, tuple[float, float]]:
@@ -290,7 +257,6 @@ def as_data(weights: FusionWeights) -> dict[str, Any]:
         "answer": curve(weights.answer),
         "single_term_answer": curve(weights.single_term_answer),
         "relevance": curve(weights.relevance),
-        **({"passage": _rounded(weights.passage)} if weights.passage else {}),
         **({"unrelated": lines} if (lines := _lines(weights)) else {}),
     }
 
@@ -317,33 +283,28 @@ def kept_cases() -> Mapping[str, Cases]:
 def main() -> None:
     """Learn all modes, or those given as arguments; the first run embeds the sets, which takes minutes.
 
-    With `answer`, only the answer probability is learned; with `passage`, only the choice among passages of a document.
+    With `answer`, only the answer probability is learned.
     """
     model = models.load().fingerprint
-    parts = {ANSWER, PASSAGE} & {*sys.argv[1:]}
-    wanted = [name for name in sys.argv[1:] if name not in parts] or list(PLANS)
+    only_answer = ANSWER in sys.argv[1:]
+    wanted = [name for name in sys.argv[1:] if name != ANSWER] or list(PLANS)
     target = ROOT / "src" / "marklight" / "search" / "fusion_weights.json"
     file = result_path("learning")
     made = json.loads(target.read_text())
     data, results = made["modes"], json.loads(file.read_text())
-    queries = passage_cases() if parts == {PASSAGE} else kept_cases()
+    queries = kept_cases()
     for name in wanted:
         mode = name.removeprefix("any ")
         key = model if name in ("hybrid", "semantic") else ANY_MODEL
-        weights = before = parse_weights(data[mode][key])
-        if parts != {PASSAGE}:
-            kept = before if ANSWER in parts else None
-            learnt, results[name], left_out = report(PLANS[name], name, queries[mode], kept)
-            weights = replace(learnt, passage=before.passage)
-            if PLANS[name].single_term and not learnt.single_term_answer.weights:
-                # All single terms have the same coverage in these cases, so its weight cannot be learned.
-                weights = replace(weights, single_term_answer=before.single_term_answer)
-            if name == "hybrid":
-                shown = {each: left_out[each].shown for each in queries[mode]}
-                (ROOT / "docs" / "reliability.svg").write_text(diagram(shown), "utf-8")
-        elif mode != "code":
-            weights, found = report_passages(PLANS[name], name, queries[mode], weights)
-            results.setdefault(PASSAGE, {})[name] = found
+        before = parse_weights(data[mode][key])
+        kept = before if only_answer else None
+        weights, results[name], left_out = report(PLANS[name], name, queries[mode], kept)
+        if PLANS[name].single_term and not weights.single_term_answer.weights:
+            # All single terms have the same coverage in these cases, so its weight cannot be learned.
+            weights = replace(weights, single_term_answer=before.single_term_answer)
+        if name == "hybrid":
+            shown = {each: left_out[each].shown for each in queries[mode]}
+            (ROOT / "docs" / "reliability.svg").write_text(diagram(shown), "utf-8")
         data[mode][key] = as_data(weights)
     made["sets"] = [*SETS, *MANY_ANSWERS, *EVERYDAY, *DIARIES]
     target.write_text(json.dumps(made, indent=1) + "\n", "utf-8")

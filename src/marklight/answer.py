@@ -98,8 +98,6 @@ class Hit:
     """The sum of reciprocal rank fusion, where that is the fusion."""
     coverage: float = 0.0
     """The idf-weighted share of the query terms that the passage contains, where the fusion computes it."""
-    passage_sum: float = 0.0
-    """The weighted features by which passages of one document are compared, where the fusion computes it."""
     exact_match: bool = False
     """The query is a title, heading or keyword of the document, and the score was raised for it."""
     similar: tuple[SimilarHit, ...] = ()
@@ -154,7 +152,6 @@ class Hit:
             self.answer_probability,
             self.rank_sum,
             self.coverage,
-            self.passage_sum,
             self.exact_match,
             self.similar,
             self.linked,

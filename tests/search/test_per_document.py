@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marklight.answer import Hit, Hits, best_first
+from marklight.answer import Hit, Hits
 from marklight.ports import Tools
 from marklight.query import Query
-from marklight.search.duplicates import BestPassage, PerDocument
+from marklight.search.duplicates import PerDocument
 from tests.making import chunk, no_snapshot
 
 TOOLS = Tools(no_snapshot())
@@ -78,34 +78,3 @@ def test_the_limit_keeps_the_order_and_the_best_of_each_document(
         assert len(kept) == min(most, len(own))
         assert kept[0] == own[0]
         assert found[kept[0]].more == len(own) - len(kept)
-
-
-def chosen(**passages: tuple[float, float]) -> dict[str, float]:
-    """Passages by name, in the document of their first letter, each with its score and its sum of features; return their scores."""
-    hits = [
-        Hit(chunk(name, name, f"{name[0]}.md"), score, passage_sum=own)
-        for name, (score, own) in passages.items()
-    ]
-    return {hit.chunk.id: hit.score for hit in BestPassage()(QUERY, best_first(hits), TOOLS)}
-
-
-def test_the_best_passage_of_a_document_takes_its_highest_score() -> None:
-    assert chosen(a1=(0.9, 8.0), a2=(0.4, 9.0), b1=(0.5, 1.0)) == {"a2": 0.9, "b1": 0.5, "a1": 0.4}
-    assert chosen(a1=(0.9, 9.0), a2=(0.4, 8.0)) == {"a1": 0.9, "a2": 0.4}
-    # Of equal sums the score decides.
-    assert chosen(a1=(0.9, 9.0), a2=(0.4, 9.0)) == {"a1": 0.9, "a2": 0.4}
-
-
-@given(
-    st.dictionaries(
-        st.sampled_from(["a1", "a2", "a3", "b1", "b2", "c1"]),
-        st.tuples(st.floats(0, 1), st.floats(0, 20)),
-        min_size=1,
-    )
-)
-def test_documents_keep_their_ranks_and_scores(passages: dict[str, tuple[float, float]]) -> None:
-    found = chosen(**passages)
-    for document in "abc":
-        before = [score for name, (score, _) in passages.items() if name[0] == document]
-        after = [score for name, score in found.items() if name[0] == document]
-        assert sorted(before) == sorted(after)

@@ -91,8 +91,7 @@ def test_the_legend_describes_every_feature_and_every_stage_that_changes_scores(
     unscored |= {"exact_duplicates", "near_duplicates", "semantic_duplicates", "linked"}
     rewriting = {"operators", "spelling", "expand"}
     stages = {stage_name(stage) for stage in STAGES} - unscored - rewriting
-    unweighted = {"coverage", "length"}
-    assert {*PassageFeatures._fields, *QueryFeatures._fields, *stages} - unweighted <= set(LEGEND)
+    assert {*PassageFeatures._fields, *QueryFeatures._fields, *stages} - {"coverage"} <= set(LEGEND)
 
 
 def test_formats_for_programs_stay_clean(

@@ -388,35 +388,6 @@ RARE_SHARE = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class BestPassage:
-    """Give the scores of a document to its passages in the order of features of their own: cosine, term coverage and length.
-
-    Which document is best and which of its passages has the answer are two questions. Title and headings are embedded with every
-    passage, and BM25 favours short ones: of a passage with hardly any text they are all that is compared with the query.
-    Documents keep their ranks: only passages of one document exchange scores.
-    """
-
-    def __call__(self, query: Query, hits: Hits, tools: Tools) -> Hits:
-        groups: dict[DocumentId, list[Hit]] = {}
-        for hit in hits:
-            groups.setdefault(hit.chunk.document, []).append(hit)
-        changed: dict[str, Hit] = {}
-        for group in groups.values():
-            if len(group) == 1:
-                continue
-            scores = [hit.score for hit in group]
-            group.sort(key=lambda hit: -hit.passage_sum)
-            for hit, score in zip(group, scores, strict=True):
-                if hit.score != score:
-                    changed[hit.chunk.id] = hit.rescored(
-                        score, "best_passage", "score_of_the_document", score_of_the_document=score
-                    )
-        if not changed:
-            return hits
-        return best_first(changed.get(hit.chunk.id, hit) for hit in hits)
-
-
-@dataclass(frozen=True, slots=True)
 class PerDocument:
     """Keep the best passages of each document, up to a limit.
 

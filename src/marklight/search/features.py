@@ -71,8 +71,6 @@ class PassageFeatures(NamedTuple):
     consists of the title, which would count twice."""
     path: Column
     """Squared share of the query terms that occur in the path, unweighted."""
-    length: Column
-    """log(1 + characters of text), by which only passages of one document are compared."""
 
 
 class QueryFeatures(NamedTuple):
@@ -176,7 +174,6 @@ def passage_features(pool: Pool, query: Query, tools: Tools) -> PassageFeatures:
         exact_phrase=[float(id in phrases) for id in ids],
         title=title,
         path=[paths[chunk.document.path] for chunk in pool.chunks],
-        length=[log(1 + chunk.prose_length) for chunk in pool.chunks],
     )
 
 

@@ -16,7 +16,6 @@ from marklight.search.boosts import Community, CurrentCollection, ExactName, Exa
 from marklight.search.context import Context, Linked, Parents
 from marklight.search.duplicates import (
     VISIBLE_HITS,
-    BestPassage,
     Diversity,
     ExactDuplicates,
     NearDuplicates,
@@ -48,7 +47,7 @@ REWRITE: tuple[type[Rewrite], ...] = (Operators, Spelling, Expand)
 RETRIEVE: tuple[type[Retrieve], ...] = (Semantic, Keyword, Code)
 FUSE: tuple[type[Fuse], ...] = (WeightedSum, Reciprocal, ScoreAware, Learned)
 REFINE: tuple[type[Refine], ...] = (
-    *(ExistingFiles, Calibrate, BestPassage),
+    *(ExistingFiles, Calibrate),
     *(CurrentCollection, Recency, Community, ExactTitle, ExactName, Confidence),
     *(ExactDuplicates, NearDuplicates, SemanticDuplicates, Diversity, PerDocument),
     *(Rerank, Linked, Parents, Context),

@@ -144,8 +144,6 @@ class FusionWeights:
     """Answer probability of a query of one term: cosines are lower, and the term either occurs or not."""
     relevance: LogisticCurve
     """Probability that a passage is relevant if there is an answer, over `log_share`, `gap` and query features."""
-    passage: Mapping[str, float] = field(default_factory=dict)
-    """Weights of the features by which passages of one document are compared; none: by their sums."""
     unrelated: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """Intercept and slope, over the size of a library, of the features of unrelated queries."""
 
@@ -154,10 +152,6 @@ class FusionWeights:
     ) -> list[float]:
         """Return the weighted sum of the features of each passage, with factors on the weights of retrievers."""
         return _weighted_sums(self.features, features, factors)
-
-    def passage_sums(self, features: PassageFeatures) -> list[float]:
-        """Return the weighted sum of the features by which passages of one document are compared."""
-        return _weighted_sums(self.passage or self.features, features, NO_FACTORS)
 
     def answer_curve(self, query: QueryFeatures) -> LogisticCurve:
         """Return the curve of the answer probability for a query of this length."""
@@ -239,7 +233,6 @@ def parse_weights(values: Mapping[str, Any]) -> FusionWeights:
         values["features"],
         values["temperature"],
         **curves,
-        passage=values.get("passage", {}),
         unrelated=unrelated,
     )
 
@@ -279,7 +272,6 @@ class ScoredPool:
             self.probabilities.answer,
         )
         coverage, exact = self.features.coverage, self.features.exact_phrase
-        passage_sums = self.weights.passage_sums(self.features)
         hits = []
         for row in _best_rows(self.pool, scores):
             before = ranking.get(chunks[row].id)
@@ -296,7 +288,6 @@ class ScoredPool:
                     answer,
                     before.rank_sum if before else None,
                     max(coverage[row], exact[row]),
-                    passage_sums[row],
                 )
             )
         return tuple(hits)

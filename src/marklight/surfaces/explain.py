@@ -63,7 +63,6 @@ LEGEND = {
     "probability": "probability in place of the score of the fusion: answer × relevance",
     "shared": "mean probability of neighbours in the ranking whose order contradicts it",
     "calibrate": "score by a fixed curve over the sum of rank fusion",
-    "best_passage": "score of another passage of the document, of lower cosine, term coverage and length together",
     "current_collection": "boost of the collection of the current folder",
     "recency": "boost of recent documents",
     "community": "boost of documents linked with the best",
