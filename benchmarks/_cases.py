@@ -15,7 +15,7 @@ import numpy as np
 from benchmarks._diaries import laid_out
 from benchmarks._measure import SETS, set_path
 from benchmarks.diary import KINDS
-from benchmarks.everyday import OFF_TOPIC, Question, folder_of, is_useful, read_questions
+from benchmarks.everyday import OFF_TOPIC, VAULTS, Question, folder_of, is_useful, read_questions
 from marklight.eval.collection import Collection, open_collection, render
 from marklight.eval.dataset import Dataset, off_topic_queries, read_dataset, sample
 from marklight.library import Library
@@ -82,6 +82,8 @@ class Case:
     """Not those of a page that holds the question word for word."""
     useful: Vector
     """Which rows contain the answer; none where only documents are judged."""
+    passages_judged: bool
+    """Whether scores are learned from and compared with the passages that contain the answer, not with their documents."""
     query: Vector
     """Query features."""
     level: dict[str, float]
@@ -95,12 +97,17 @@ class Case:
     unsure: bool = False
     """Whether nobody knows if it has an answer: learned from as having one at times, and not counted."""
 
+    @property
+    def right(self) -> Vector:
+        """Which rows are right: passages with the answer where they are known, else those of relevant documents."""
+        return self.useful if self.passages_judged else self.grades > 0
+
 
 MANY_ANSWERS = ("vaswani",)
 """Sets whose questions have many right answers."""
 SECTIONS = ("sections-azure-devops", "sections-boolq", "sections-docker")
 """Queries about one section of a document. Those of the other sources, and questions about `keps`, are kept back."""
-EVERYDAY = ("paraphrases", "single-words", "tldr", "vault", *SECTIONS)
+EVERYDAY = ("paraphrases", "single-words", "tldr", "vault", *SECTIONS, *VAULTS)
 """Everyday questions."""
 DIARIES = ("diary", "journal", "minutes")
 """Generated collections whose documents are similar to each other."""
@@ -109,7 +116,7 @@ NEAR_TO = {
     "vault": {"blue-book-anchors"},
     **{
         name: {name for name in SETS if name not in ("scifact-train", "cranfield")}
-        for name in SECTIONS
+        for name in (*SECTIONS, *VAULTS)
     },
 }
 """Sets whose questions may be answered by a collection of everyday questions."""
@@ -386,6 +393,7 @@ def _cases(
             useful=np.array(
                 [marks is not None and is_useful(chunk, marks) for chunk in pool.chunks]
             ),
+            passages_judged=marks is not None and bool(marks.pattern),
             query=np.array(query_features(pool, features, asked, tools)),
             level=_level(library, snapshot),
             ideal=tuple(answers.values()),

@@ -78,7 +78,7 @@ def checked(weights: FusionWeights, some: Sequence[Case]) -> Checked:
             continue
         for row, share, gap in shown_rows(case, weights.features, weights.temperature):
             score = there * weights.relevance({**query._asdict(), "log_share": share, "gap": gap})
-            found.shown.append((score, bool(case.grades[row] > 0)))
+            found.shown.append((score, bool(case.right[row])))
     return found
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks._measure import corpus, result_path
+from benchmarks._measure import corpus, eval_root, result_path
 from benchmarks._sections import PREFIX, SOURCES, sections, sections_folder
 from benchmarks._vault_questions import VaultWithQuestions
 from marklight.answer import Answer
@@ -37,6 +37,8 @@ CONFIDENT = 0.5
 OFF_TOPIC, BROAD = "off-topic", "broad"
 VAULT = "vault"
 """The set and the collection that are generated: 400 notes from six templates."""
+VAULTS = ("ghdocs", "govuk", "recipes", "sourcegraph")
+"""Vaults with everyday questions, whose answers are patterns in the text."""
 SEED = 20240501
 """Seed of the vault; any number gives another one of the same kind."""
 _MARKUP = re.compile(r"^#+\s+|[`*_]|\s+")
@@ -49,6 +51,8 @@ class Question:
     text: str
     kind: str
     answers: Mapping[str, Sequence[str]]
+    pattern: str = ""
+    """Regular expression that a useful passage of a right document matches; empty: `answers` has strings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +105,10 @@ def read_questions(name: str) -> dict[str, list[Question]]:
     if name == VAULT:
         asked = written_vault().questions()
         return {VAULT: [Question(text, kind, dict(answers)) for kind, text, answers in asked]}
+    if name in VAULTS:
+        file = folder_of(name).parent / "questions.toml"
+        values = tomllib.loads(file.read_text("utf-8"))["question"]
+        return {name: [_of_a_vault(value) for value in values]}
     if name.startswith(PREFIX):
         found = sections(name.removeprefix(PREFIX))
         questions = [Question(text, kind, {path: marks}) for kind, text, path, marks in found]
@@ -115,8 +123,14 @@ def read_questions(name: str) -> dict[str, list[Question]]:
     return by_collection
 
 
+def _of_a_vault(value: Mapping[str, Any]) -> Question:
+    right = dict.fromkeys(value.get("files", ()), ())
+    kind = value["kind"] if right else OFF_TOPIC
+    return Question(value["query"], kind, right, value.get("answer", ""))
+
+
 def names() -> list[str]:
-    made = [VAULT, *(f"{PREFIX}{source}" for source in SOURCES)]
+    made = [VAULT, *VAULTS, *(f"{PREFIX}{source}" for source in SOURCES)]
     return sorted([*made, *(path.stem for path in QUESTIONS.glob("*.toml"))])
 
 
@@ -140,6 +154,8 @@ def folder_of(collection: str) -> Path:
     """Return the documents of a collection, those of a generated one from the cache."""
     if collection == VAULT:
         return vault_folder()
+    if collection in VAULTS:
+        return eval_root() / "vaults" / collection / "docs"
     source = collection.removeprefix(PREFIX)
     return corpus(collection) if source == collection else sections_folder(source)
 
@@ -168,6 +184,8 @@ def is_useful(chunk: Chunk, question: Question) -> bool:
     if wanted is None:
         return False
     passage = plain("\n".join((*chunk.headings, chunk.text)))
+    if question.pattern:
+        return any(re.search(question.pattern, text) for text in (chunk.text, passage))
     return not wanted or any(plain(each) in passage for each in wanted)
 
 

@@ -192,7 +192,7 @@ def relevance_curve(
         for case in queries:
             for row, share, gap in shown_rows(case, weights, temperature):
                 values.append(_picked(plan.relevance, case, log_share=share, gap=gap))
-                labels.append(case.grades[row] > 0)
+                labels.append(bool(case.right[row]))
                 counts.append(1 / len(queries))
     known_values, known_labels = np.array(values), np.array(labels, float)
     weight = np.array(counts) / sum(counts)

@@ -201,7 +201,7 @@ def test_where_a_search_abstains_the_closest_passages_are_apart_from_the_results
         answer = lib.search("token", min_confidence=1.0)
         assert not answer.hits
         assert answer.abstained
-        shown = lib.search("token", min_confidence=0.0, limit=3)
+        shown = lib.search("token", min_confidence=0.0)
         assert [hit.chunk.id for hit in answer.nearest] == [hit.chunk.id for hit in shown.hits]
         entry = answer.to_dict()
         assert entry["results"] == []

@@ -26,6 +26,8 @@ Before all else, an introduction that says what this page is about and whom it i
 ## Install
 
 Install it with the tool that installs things, which you have, or you would not read this.
+There is more to say about it, so that the text above the next heading is a passage of its own.
+A third sentence makes sure of that.
 
 ### Offline
 
@@ -106,12 +108,13 @@ def test_under_a_title_a_section_reaches_from_one_heading_to_the_next(snapshot: 
 
 
 def test_a_section_without_a_heading_begins_below_the_frontmatter(tmp_path: Path) -> None:
-    text = "---\ntitle: T\n---\n\nfirst words\n\n## Part\n\nother words\n"
+    first = "first words " * 20 + "end"
+    text = f"---\ntitle: T\n---\n\n{first}\n\n## Part\n\nother words\n"
     with library(write(tmp_path, {"a.md": text})) as lib:
         lib.index()
         with lib.engine.snapshot() as snapshot:
             section = expand(passage(snapshot, "first"), "section", OpenDocuments(snapshot))
-    assert (section.lines, section.text) == ((5, 5), "first words")
+    assert (section.lines, section.text) == ((5, 5), first)
 
 
 def test_the_number_of_neighbours_is_limited_by_the_document(snapshot: Snapshot) -> None:

@@ -450,8 +450,6 @@ def _reason(notice: str) -> str:
 
 
 QUERY_TYPES = ("hybrid", "keyword", "semantic", "hypothesis")
-NEAREST = 3
-"""Closest passages that are returned if every query abstains."""
 
 
 def fused_search(
@@ -481,7 +479,7 @@ def fused_search(
     per_document: int = settings["search.per_document.max_passages"]
     first = answers[0]
     hits = _best([answer.hits for answer in answers], limit, per_document)
-    nearest = () if hits else _best([answer.nearest for answer in answers], NEAREST, per_document)
+    nearest = () if hits else _best([answer.nearest for answer in answers], limit, per_document)
     kept, cut = within_budget(hits or nearest, max_tokens, first.several_collections)
     notices = dict.fromkeys(note for answer in answers for note in answer.notices)
     return replace(

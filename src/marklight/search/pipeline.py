@@ -87,8 +87,6 @@ WITHOUT_TEXT = ("existing_files", "parents", "context")
 CANDIDATES_PER_RESULT = 4
 """Candidates that each retriever fetches per requested result. With 2, 5 of 67 queries about FastAPI's manual get fewer than ten
 results, because of long pages; with 4, one does."""
-MAX_NEAREST = 3
-"""Closest passages that are returned where a search abstains."""
 
 TOO_LONG = f"Only the first {MAX_QUERY_WORDS} words of the query are searched"
 GONE = "All matches were in files that have since been deleted"
@@ -213,7 +211,6 @@ class Pipeline:
         if any(step.stage == "existing_files" and step.count == 0 for step in steps):
             return ()
         names = list(self.refine)
-        query = replace(query, limit=min(query.limit, MAX_NEAREST))
         for name in names[names.index("confidence") + 1 :]:
             last = self.refine[name](query, last, tools)
         return tools.read(last[: query.limit])
