@@ -13,7 +13,7 @@ import marklight
 from marklight.operations import ModeName
 from marklight.ports import Tools
 from marklight.query import Query
-from marklight.search.boosts import ExactTitle
+from marklight.search.exact import ExactTitle
 from tests.library.conftest import paths
 from tests.making import library, write
 

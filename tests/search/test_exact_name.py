@@ -1,4 +1,4 @@
-"""Names in code: passages that have a name of the query in any naming convention."""
+"""Literals of a query: passages that have its identifiers, host names, paths and versions come first."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import marklight
+from marklight.search.exact import literals
 
 CODE = "# {title}\n\nSome text about {title}.\n\n```python\n{code}\n```\n"
 PAGES = {
@@ -40,6 +41,35 @@ def test_a_name_finds_code_in_any_convention(lib: marklight.Library, text: str) 
     answer = lib.search(text)
     assert answer.hits[0].chunk.path == "users.md"
     assert answer.hits[0].score >= 1 / 3
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "entitler.example.org",
+        "entitler.example.org owner team channel",
+        "who owns v2.24.0?",
+        "E0502 team",
+    ],
+)
+def test_a_literal_is_not_outvoted_by_the_other_words(tmp_path: Path, text: str) -> None:
+    literal = "Served at entitler.example.org since v2.24.0, code E0502."
+    (tmp_path / "host.md").write_text(f"# Entitlements\n\n{literal}\n")
+    for number in range(12):
+        words = "The owner team of this channel is listed by team. " * (number + 2)
+        (tmp_path / f"team{number}.md").write_text(f"# Owner of team channel {number}\n\n{words}\n")
+    with marklight.open(tmp_path, {"model": {"name": "none"}}) as library:
+        library.index()
+        answer = library.search(text, mode="hybrid")
+    assert answer.hits[0].chunk.path == "host.md"
+    assert answer.hits[0].score >= 1 / 3
+
+
+@pytest.mark.parametrize(
+    "text", ["3.5 hours", "5kg flour", "the 3rd party", "well-known C++ words"]
+)
+def test_quantities_and_ordinals_are_no_literals(text: str) -> None:
+    assert literals(text) == []
 
 
 def test_only_the_whole_name_counts(lib: marklight.Library) -> None:

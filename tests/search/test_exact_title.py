@@ -12,7 +12,7 @@ from marklight.answer import Hits
 from marklight.operations import ModeName
 from marklight.ports import Tools
 from marklight.query import Filters, Query
-from marklight.search.boosts import with_keyword_matches
+from marklight.search.exact import with_keyword_matches
 from tests.making import hits_of, library, write
 
 LOUD = {

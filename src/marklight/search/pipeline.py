@@ -12,7 +12,7 @@ from marklight.errors import ModelServerError
 from marklight.lazy import dataclass
 from marklight.ports import Fuse, Refine, Retrieve, Rewrite, ScoredChunk, Tools
 from marklight.query import Mode, Query
-from marklight.search.boosts import Community, CurrentCollection, ExactName, ExactTitle, Recency
+from marklight.search.boosts import Community, CurrentCollection, Recency
 from marklight.search.context import Context, Linked, Parents
 from marklight.search.duplicates import (
     VISIBLE_HITS,
@@ -22,6 +22,7 @@ from marklight.search.duplicates import (
     PerDocument,
     SemanticDuplicates,
 )
+from marklight.search.exact import ExactName, ExactTitle
 from marklight.search.features import POOL_SIZE
 from marklight.search.fuse import Calibrate, Learned, Reciprocal, Rerank, ScoreAware, WeightedSum
 from marklight.search.operators import (

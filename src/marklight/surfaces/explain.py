@@ -66,7 +66,7 @@ LEGEND = {
     "current_collection": "boost of the collection of the current folder",
     "recency": "boost of recent documents",
     "community": "boost of documents linked with the best",
-    "exact_name": "the code has a name of the query, in any naming convention",
+    "exact_name": "has an identifier, host name, path or version of the query",
     "exact_title": "exact titles, headings and keywords first; other high scores make room",
     "diversity": "moved behind a result that adds something new",
     "rerank": "score by the cross-encoder; the rest is scaled below",
