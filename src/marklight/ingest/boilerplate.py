@@ -248,7 +248,7 @@ def body_offset(text: str) -> int:
 
 
 class PassageTexts:
-    """Cuts the texts of passages out of a document: without comments, with the offsets of boilerplate."""
+    """Cuts the texts of passages out of a document: without comments and padding, with the offsets of boilerplate."""
 
     def __init__(self, parsed: ParsedText, shared: Collection[int]) -> None:
         self.parsed = parsed
@@ -264,7 +264,7 @@ class PassageTexts:
 
     def of(self, start: int, end: int) -> tuple[str, tuple[tuple[int, int], ...]]:
         """Return the text of a span of the document, and the parts of it that are boilerplate."""
-        cuts = list(_clipped(self.parsed.comments, start, end))
+        cuts = list(_clipped(self.parsed.omitted, start, end))
         text = self.parsed.text[start:end]
         kept = without_spans(text, [(one - start, other - start) for one, other in cuts])
         parts: list[tuple[int, int]] = []

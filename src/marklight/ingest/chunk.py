@@ -28,6 +28,10 @@ _SENTENCE, _WORD, _CHARACTER = 1000, 1001, 1002
 """Ranks of split points inside a block, worse than any block's depth; between blocks the rank is the depth of the block that follows."""
 
 
+Spans = tuple[tuple[int, int], ...]
+"""Offsets of parts of a text."""
+
+
 class Span(NamedTuple):
     """A slice of a document's text."""
 
@@ -134,7 +138,7 @@ def _section(parsed: ParsedText, node: HeadingNode, sizes: Chunker) -> Iterator[
     """Return the passages of a section and of its subsections."""
     text, subsections = parsed.text, node.below
     if _HAS_CONTENT.search(text, *node.own):
-        if first := _short_beginning(node, sizes):
+        if first := _short_beginning(parsed, node, sizes):
             span = Span(node.own.start, first.whole.end)
             yield _draft(parsed, node, node.path, span, sizes, tuple(first.titles))
             subsections = subsections[1:]
@@ -146,7 +150,7 @@ def _section(parsed: ParsedText, node: HeadingNode, sizes: Chunker) -> Iterator[
     small: list[HeadingNode] = []
     for below in subsections:
         skipped = sizes.skips(below.title)
-        if not (skipped or below.below) and _length([below]) < sizes.min_chars:
+        if not (skipped or below.below) and _length(parsed, [below]) < sizes.min_chars:
             small.append(below)
             continue
         yield from _merge_small(parsed, node, small, sizes)
@@ -156,12 +160,14 @@ def _section(parsed: ParsedText, node: HeadingNode, sizes: Chunker) -> Iterator[
     yield from _merge_small(parsed, node, small, sizes)
 
 
-def _short_beginning(node: HeadingNode, sizes: Chunker) -> HeadingNode | None:
+def _short_beginning(
+    parsed: ParsedText, node: HeadingNode, sizes: Chunker
+) -> HeadingNode | None:
     """Return the first subsection if the text before it is too short for a passage, and one passage has room for both."""
-    if not node.below or node.own.end - node.own.start >= sizes.min_chars:
+    if not node.below or parsed.size(*node.own) >= sizes.min_chars:
         return None
     first = node.below[0]
-    fits = first.whole.end - node.own.start <= sizes.max_chars
+    fits = parsed.size(node.own.start, first.whole.end) <= sizes.max_chars
     return first if fits and not (first.below or sizes.skips(first.title)) else None
 
 
@@ -174,11 +180,11 @@ def _merge_small(
     """
     groups: list[list[HeadingNode]] = []
     for node in small:
-        if groups and _length(groups[-1]) < sizes.min_chars:
+        if groups and _length(parsed, groups[-1]) < sizes.min_chars:
             groups[-1].append(node)
         else:
             groups.append([node])
-    if len(groups) > 1 and _length(groups[-1]) < sizes.min_chars:
+    if len(groups) > 1 and _length(parsed, groups[-1]) < sizes.min_chars:
         last = groups.pop()
         groups[-1].extend(last)
     for group in groups:
@@ -191,8 +197,8 @@ def _merge_small(
         yield _draft(parsed, first, parent.path, span, sizes, titles)
 
 
-def _length(group: Sequence[HeadingNode]) -> int:
-    return group[-1].whole.end - group[0].whole.start
+def _length(parsed: ParsedText, group: Sequence[HeadingNode]) -> int:
+    return parsed.size(group[0].whole.start, group[-1].whole.end)
 
 
 def _draft(
@@ -220,10 +226,10 @@ def _entry(
     extent, top = (0, 0), -1
     for draft in drafts:
         for number, span in enumerate(draft.spans):
-            fits = span.end - extent[0] <= sizes.parent_chars
+            fits = parsed.size(extent[0], span.end) <= sizes.parent_chars
             # A parent that is long enough ends at a heading of level 1 or 2; none spans two headings of level 1.
             ended = (
-                number == 0 and draft.node.level <= 2 and extent[1] - extent[0] >= sizes.max_chars
+                number == 0 and draft.node.level <= 2 and parsed.size(*extent) >= sizes.max_chars
             )
             if groups and top == draft.node.top and fits and not ended:
                 groups[-1].append((draft, number))
@@ -235,7 +241,7 @@ def _entry(
     sections: list[Section] = []
     passages = PassageTexts(parsed, shared if sizes.boilerplate else ())
     for group in groups:
-        _add_parent(document, passages, group, chunks, sections)
+        _add_parent(document, passages, group, sizes, chunks, sections)
     if all(passage.is_boilerplate for passage in chunks):
         first = chunks[0]  # gets a digest, so that the title of the document is found
         own_digest = embedding_digest(first.title, first.headings, first.own_text)
@@ -249,6 +255,7 @@ def _add_parent(
     document: Document,
     passages: PassageTexts,
     group: Sequence[tuple[Draft, int]],
+    sizes: Chunker,
     chunks: list[Chunk],
     sections: list[Section],
 ) -> None:
@@ -278,6 +285,10 @@ def _add_parent(
         heading = draft.node.whole.start if draft.node.title else None
         own_text = without_spans(text, boilerplate)
         hidden = boilerplate and passages.is_shared(own_text, heading if is_first else None)
+        header = _repeated_header(parsed, span.start, sizes.max_chars)
+        if header and parsed.size(*header) + parsed.size(*span) <= sizes.max_chars:
+            text, boilerplate = _below(passages.of(*header), text, boilerplate)
+            own_text = without_spans(text, boilerplate)
         chunks.append(
             Chunk(
                 id=digest(*document.id, *draft.node.anchors, str(place), size=8),
@@ -297,6 +308,21 @@ def _add_parent(
                 boilerplate=boilerplate,
             )
         )
+
+
+def _repeated_header(parsed: ParsedText, offset: int, max_chars: int) -> Span | None:
+    """Return the header of the table in whose rows an offset is, unless it takes more than half of a passage."""
+    header = parsed.table_header(offset)
+    return Span(*header) if header and parsed.size(*header) <= max_chars // 2 else None
+
+
+def _below(
+    header: tuple[str, Spans], text: str, boilerplate: Spans
+) -> tuple[str, Spans]:
+    """Return the text of rows below the header of their table, with the places of boilerplate in it."""
+    above, shared = header
+    size = len(above)
+    return above + text, (*shared, *((start + size, end + size) for start, end in boilerplate))
 
 
 def _start(draft: Draft, number: int) -> int:
@@ -355,21 +381,32 @@ def trimmed(text: str, start: int, end: int) -> Span:
 def split(
     parsed: ParsedText, span: Span, max_chars: int, min_chars: int, overlap_chars: int
 ) -> list[Span]:
-    """Split a span into parts of at most `max_chars`; each but the first repeats the end of the one before."""
+    """Split a span into parts of at most `max_chars`; each but the first repeats the end of the one before.
+
+    A part that begins in the rows of a table has room for the header of the table instead.
+    """
     text = parsed.text
-    if span.end - span.start <= max_chars:
+    if parsed.size(*span) <= max_chars:
         return [span]
     points = list(_split_points(parsed, span, max_chars))
     parts: list[Span] = []
     start = span.start
     first = 0
-    while span.end - start > max_chars:
-        last = first
-        while last < len(points) and points[last].at - start <= max_chars:
+    while first < len(points):
+        header = _repeated_header(parsed, start, max_chars)
+        room = max_chars - (parsed.size(*header) if header else 0)
+        if parsed.size(start, span.end) <= room:
+            break
+        last = first + 1  # a long row may have no room for the header
+        while last < len(points) and parsed.size(start, points[last].at) <= room:
             last += 1
         fitting = range(first, last)
-        earliest, latest = start + max_chars // 2, span.end - min_chars
-        good = [index for index in fitting if earliest <= points[index].at <= latest]
+        good = [
+            index
+            for index in fitting
+            if parsed.size(start, points[index].at) >= room // 2
+            and parsed.size(points[index].at, span.end) >= min_chars
+        ]
         best = min(good or fitting, key=lambda index: (points[index].rank, -index))
         parts.append(trimmed(text, start, points[best].at))
         start, first = points[best].at, best + 1
@@ -389,7 +426,7 @@ def _split_points(parsed: ParsedText, span: Span, max_chars: int) -> Iterator[_S
     nested: list[_SplitPoint] = []
     for edge in edges:
         if edge.rank == 0:
-            if edge.at - unit_start > max_chars:
+            if parsed.size(unit_start, edge.at) > max_chars:
                 yield from _inside_unit(parsed, unit_start, nested, edge.at, max_chars)
             if edge.at < span.end:
                 yield edge
@@ -404,31 +441,33 @@ def _inside_unit(
     """Return the split points inside a top-level unit that is too long: its nested blocks, and points inside long ones."""
     offset = start
     for point in (*nested, _SplitPoint(end, 0)):
-        if point.at - offset > max_chars:
+        if parsed.size(offset, point.at) > max_chars:
             index = bisect_right(parsed.block_starts, offset) - 1
             kind = parsed.blocks[index].kind if index >= 0 else Kind.PROSE
-            yield from _inside_block(parsed.text, offset, point.at, max_chars, kind)
+            yield from _inside_block(parsed, offset, point.at, max_chars, kind)
         if point.at < end:
             yield point
         offset = point.at
 
 
 def _inside_block(
-    text: str, start: int, end: int, max_chars: int, kind: Kind
+    parsed: ParsedText, start: int, end: int, max_chars: int, kind: Kind
 ) -> Iterator[_SplitPoint]:
     """Return the split points inside a block: rows of code and tables, else sentences; words inside long ones."""
+    text = parsed.text
     if kind in (Kind.CODE, Kind.TABLE):
-        ends = [match.end() for match in _LINE_BREAK.finditer(text, start, end)]
+        breaks = (match.end() for match in _LINE_BREAK.finditer(text, start, end))
+        ends = [offset for offset in breaks if offset not in parsed.header_breaks]
     else:
         ends = sentence_ends(text, start, end)
     offset = start
     for sentence in (*ends, end):
-        if sentence - offset > max_chars:
+        if parsed.size(offset, sentence) > max_chars:
             for word in (
                 *(match.end() for match in _SPACE.finditer(text, offset, sentence)),
                 sentence,
             ):
-                while word - offset > max_chars:
+                while parsed.size(offset, word) > max_chars:
                     offset += max_chars
                     yield _SplitPoint(offset, _CHARACTER)
                 if word < sentence:
@@ -445,13 +484,15 @@ def _overlapping(
     """Return all parts but the first, each extended to the left by the overlap."""
     text, starts, blocks = parsed.text, parsed.block_starts, parsed.blocks
     for before, part in pairwise(parts):
-        overlap = min(overlap_chars, max_chars - (part.end - part.start))
+        overlap = min(overlap_chars, max_chars - parsed.size(*part))
         offset = max(before.start + 1, part.start - overlap)
         index = bisect_right(starts, offset) - 1
         block_end = starts[index + 1] if index + 1 < len(blocks) else len(text)
         block_start = starts[index] if index >= 0 else 0
-        if index >= 0 and blocks[index].kind in (Kind.CODE, Kind.TABLE):
-            # Half a row or half a fence is no context: repeat whole lines of a split block, else nothing.
+        if index >= 0 and blocks[index].kind is Kind.TABLE:
+            offset = part.start  # rows have the header as their context
+        elif index >= 0 and blocks[index].kind is Kind.CODE:
+            # Half a fence is no context: repeat whole lines of a split block, else nothing.
             whole = block_end - block_start <= max_chars
             offset = (
                 block_end if whole else text.find("\n", offset - 1, part.start) + 1 or part.start

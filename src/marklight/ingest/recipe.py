@@ -33,7 +33,7 @@ OFF = ("", "none")
 PARSER_VERSIONS = {"markdown": 8, "plain": 2}
 """All parsers. Raise the version when a parser's output changes: documents are then parsed again."""
 
-CHUNKER_VERSION = "chunker 8"
+CHUNKER_VERSION = "chunker 9"
 """Raise the number when the chunker's output changes: documents are then chunked again."""
 
 

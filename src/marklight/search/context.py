@@ -182,8 +182,13 @@ class Context:
 
 
 def _contains(shown: Hit, hit: Hit) -> bool:
-    """Return True if the text of a passage is part of a shown one of the same document."""
-    return shown.chunk.document == hit.chunk.document and hit.chunk.text in shown.chunk.text
+    """Return True if the text of a passage is part of a shown one of the same document, which has whole lines."""
+    outer, inner = shown.chunk, hit.chunk
+    if outer.document != inner.document:
+        return False
+    if outer.lines == inner.lines:  # parts of one very long line
+        return inner.text in outer.text
+    return outer.lines[0] <= inner.lines[0] and inner.lines[1] <= outer.lines[1]
 
 
 def _within(page: DocumentLines, wanted: Lines, own: Lines, most: int) -> Lines:

@@ -163,6 +163,12 @@ def without_comments(text: str, body: int) -> tuple[str, tuple[tuple[int, int], 
     return ("".join((*parts, text[offset:])) if spans else text), tuple(spans)
 
 
+def table_padding(text: str, start: int, rows: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield the spans of a table that only align its source: blanks beyond one around a cell, dashes beyond three."""
+    for pattern, first, last in ((_CELL_PADDING, start, end), (_DASHES, start, rows)):
+        yield from (match.span() for match in pattern.finditer(text, first, last))
+
+
 def _comment_end(
     text: str, mark: re.Match[str], fences: list[tuple[int, int]], unclosed: set[str]
 ) -> int | None:
@@ -326,6 +332,10 @@ _SITE_LINE = lazy_pattern(r"[ \t]*(?:/{3,}|:{3,}|\{\*.*\*\}|\{%.*%\})[ \t]*")
 """Ends of admonitions, and includes of documentation sites."""
 _TABLE_RULE = lazy_pattern(r"[ \t>]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*")
 _RULE = lazy_pattern(r"[ \t]*(?:(?:[-*_][ \t]*){3,}|=+)")
+_CELL_PADDING = lazy_pattern(
+    r"(?<=\S[ \t])[ \t]+(?=\||$)|(?<=\|[ \t])(?<!\\\|[ \t])[ \t]+", re.MULTILINE
+)
+_DASHES = lazy_pattern(r"(?<=---)-+(?=[ \t:|]*$|[ \t]*:?[ \t]*\|)", re.MULTILINE)
 _CELL_END = lazy_pattern(r"(?<!\\)\|")
 _QUOTE_MARKS = lazy_pattern(r"[ \t]{0,3}(?:>[ \t]?)+")
 _HEADING = lazy_pattern(r"[ \t]{0,3}#{1,6}[ \t]+(.*?)(?:[ \t]+#+)?[ \t]*")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from dataclasses import field
 from enum import StrEnum
 from functools import cached_property, lru_cache
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 from marklight.ingest.recipe import require_parser
 from marklight.lazy import dataclass
 from marklight.model import Kind
+from marklight.text.markdown import table_padding
 
 if TYPE_CHECKING:
     from marklight.ingest.boilerplate import TextBlock
@@ -41,6 +43,13 @@ class Title(NamedTuple):
     level: int
     text: str
     anchor: str
+    line: int
+    end: int
+
+
+class Table(NamedTuple):
+    """A table: lines `line` to `end`, `end` excluded; its first two are the header row and the delimiter row."""
+
     line: int
     end: int
 
@@ -86,6 +95,7 @@ class ParsedText:
     blocks: list[Block] = field(default_factory=list)
     titles: list[Title] = field(default_factory=list)
     code: list[Code] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
     mentions: list[Mention] = field(default_factory=list)
     tags: list[str] = field(default_factory=list)
     marks: dict[str, int] = field(default_factory=dict)
@@ -109,6 +119,62 @@ class ParsedText:
         """Return the offset of each block; for use once all are known."""
         starts = self.starts
         return [starts[block.line] for block in self.blocks]
+
+    @cached_property
+    def omitted(self) -> list[tuple[int, int]]:
+        """Return the spans that passages leave out, in order and apart: comments, and the padding of tables."""
+        if not self.tables:
+            return [*self.comments]
+        spans = [*self.comments]
+        for table in self.tables:
+            spans += table_padding(self.text, *self._offsets(table))
+        merged: list[tuple[int, int]] = []
+        for start, end in sorted(spans):
+            if merged and start <= merged[-1][1]:
+                start, end = merged[-1][0], max(end, merged.pop()[1])
+            merged.append((start, end))
+        return merged
+
+    @cached_property
+    def _omitted_before(self) -> list[int]:
+        """Return for each omitted span the number of characters that are omitted up to its end."""
+        return [*accumulate(end - start for start, end in self.omitted)]
+
+    def size(self, start: int, end: int) -> int:
+        """Return the number of characters of a span that passages contain."""
+        return end - start - (self._omitted(end) - self._omitted(start) if self.omitted else 0)
+
+    def _omitted(self, offset: int) -> int:
+        """Return the number of characters before an offset that are omitted."""
+        index = bisect_left(self.omitted, (offset,)) - 1
+        if index < 0:
+            return 0
+        return self._omitted_before[index] - max(0, self.omitted[index][1] - offset)
+
+    def table_header(self, offset: int) -> tuple[int, int] | None:
+        """Return the span of the header and delimiter rows of the table in whose rows an offset is; None outside of them."""
+        if not self.tables:
+            return None
+        index = bisect_right(self._table_starts, offset) - 1
+        if index < 0:
+            return None
+        start, rows, end = self._offsets(self.tables[index])
+        return (start, rows) if rows <= offset < end else None
+
+    @cached_property
+    def header_breaks(self) -> frozenset[int]:
+        """Return the offsets of the two line breaks below which the header of a table is not cut off its first row."""
+        lines = (line for table in self.tables for line in (table.line + 1, table.line + 2))
+        return frozenset(self.starts[line] for line in lines if line < len(self.starts))
+
+    @cached_property
+    def _table_starts(self) -> list[int]:
+        return [self.starts[table.line] for table in self.tables]
+
+    def _offsets(self, table: Table) -> tuple[int, int, int]:
+        """Return the offsets at which a table, its rows below the header, and the text below it begin."""
+        starts, line = self.starts, table.line
+        return starts[line], starts[min(line + 2, table.end)], starts[table.end]
 
     @property
     def body_start(self) -> int:

@@ -16,7 +16,7 @@ from markdown_it.common.utils import mdTrim
 from markdown_it.rules_block import StateBlock, blockquote, fence, heading, list_block, table
 from markdown_it.token import Token
 
-from marklight.ingest.parse import Block, Code, ParsedText
+from marklight.ingest.parse import Block, Code, ParsedText, Table
 from marklight.ingest.parse.inline import HTML, MAY_MENTION, Text, add_mentions
 from marklight.model import Kind
 
@@ -102,6 +102,9 @@ class _Collector:
                 leaf = _LEAVES[kind]
                 if leaf is Kind.CODE:
                     self._add_code(token)
+                elif leaf is Kind.TABLE:
+                    start, end = token.map
+                    self.parsed.tables.append(Table(start + self.first, end + self.first))
                 elif kind == "heading_open" and token.level == 0 and self.headings < _MAX_HEADINGS:
                     self.headings += 1
                     heading = int(token.tag[1])
