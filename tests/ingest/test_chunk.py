@@ -170,6 +170,39 @@ def test_a_table_is_split_between_rows() -> None:
     for chunk in found:
         assert len(chunk.text) <= 1500
         assert all(line.startswith("|") and line.endswith("|") for line in chunk.text.split("\n"))
+        assert chunk.text.startswith("| a | b |\n|---|---|\n| row ")
+        assert "a | b" in chunk_embedding_text(chunk)
+    assert found[1].lines[0] == found[0].lines[1] + 1
+
+
+def test_the_padding_of_a_table_does_not_split_it() -> None:
+    rows = "".join(f"| {number:<90} | `a    b \\|   c` |\n" for number in range(30))
+    (found,) = chunks(f"# T\n\n| a{' ' * 90}|\tb |\n| :{'-' * 90} | -----: |\n{rows}")
+    assert found.text.startswith(
+        "| a |\tb |\n| :--- | ---: |\n| 0 | `a    b \\|   c` |\n| 1 | `a    b"
+    )
+    assert found.lines == (3, 34)
+
+
+def test_a_row_without_room_for_the_header_is_a_passage_by_itself() -> None:
+    row = f"| {'word ' * 298}|\n"
+    found = chunks(f"| a | b |\n|---|---|\n| 1 | 2 |\n{row}{row}| 3 | 4 |\n")
+    assert [len(chunk.text.split("\n")) for chunk in found] == [3, 1, 1, 3]
+    assert found[1].text == row.rstrip("\n")
+    assert found[3].text == "| a | b |\n|---|---|\n| 3 | 4 |"
+
+
+def test_a_row_longer_than_a_passage_is_split_below_the_header() -> None:
+    found = chunks(f"| a | b |\n|---|---|\n| 1 | 2 |\n| {'word ' * 900}|\n")
+    assert all(chunk.text.startswith("| a | b |\n|---|---|\n") for chunk in found)
+    assert all(len(chunk.text) <= 1500 for chunk in found)
+    assert sum(chunk.text.count("word") for chunk in found) == 900
+
+
+def test_a_header_longer_than_half_a_passage_is_not_repeated() -> None:
+    rows = "".join(f"| row {number} | {WORDS} |\n" for number in range(60))
+    found = chunks(f"| {'name ' * 160}| b |\n|---|---|\n{rows}")
+    assert [chunk.text.count("name") for chunk in found] == [160] + [0] * (len(found) - 1)
 
 
 def test_a_long_list_is_split_between_items() -> None:

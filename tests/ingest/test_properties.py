@@ -51,16 +51,48 @@ def test_passages_equal_their_lines_of_the_document(text: str) -> None:
         if chunk.text in text:
             assert chunk.text in "\n".join(lines[first - 1 : last])
         elif chunk.text not in (made.document.title, made.document.description):
-            # Comments inside are left out: the rest is there, in its order.
-            assert "<!--" in text or "%%" in text
+            # Comments and padding are left out, and the header of a table is repeated: the rest is there, in its order.
+            assert "<!--" in text or "%%" in text or "|" in text
             found = 0
-            for part in chunk.text.split():
+            for part in chunk.text.removeprefix("| a | b |\n|---|---|\n").split():
                 found = text.index(part, found) + len(part)
         start, end = parents[chunk.parent].span
         assert 0 <= start <= end <= len(text)
         assert end - start <= 2000
     for heading in made.document.outline:
         assert 1 <= heading.lines[0] <= heading.lines[1] <= len(lines)
+
+
+@st.composite
+def padded_tables(draw: st.DrawFn) -> tuple[str, list[str]]:
+    """Return a document with a padded table, and the header and the rows of the table without padding."""
+    columns = draw(st.integers(1, 5))
+    mark = draw(st.sampled_from(["", "> ", "  "]))
+    cell = st.integers(0, 60).map(lambda length: "word " * (length // 5) + "x" * (length % 5))
+    rows = draw(st.lists(st.lists(cell, min_size=columns, max_size=columns), min_size=1, max_size=60))
+    numbered = [[f"row {number}", *(text.strip() for text in row)] for number, row in enumerate(rows)]
+    table = [["name", *(f"column {number}" for number in range(columns))], *numbered]
+    width = draw(st.integers(0, 80))
+    plain = ["|" + "|".join(f" {text} " if text else " " for text in row) + "|" for row in table]
+    padded = ["|" + "|".join(f" {text.ljust(width)} " for text in row) + "|" for row in table]
+    padded.insert(1, "|" + f"-{'-' * width}-|" * (columns + 1))
+    before, after = draw(st.sampled_from(["", "Words before. "])), draw(st.sampled_from(["", "Words after. "]))
+    quoted = "\n".join(mark + line for line in padded)
+    return f"# Title\n\n{before * 9}\n\n{quoted}\n\n{after * 9}\n", [mark + line for line in plain]
+
+
+@settings(max_examples=200)
+@given(padded_tables())
+def test_each_row_of_a_table_is_in_one_passage_below_the_header(made: tuple[str, list[str]]) -> None:
+    text, (header, *rows) = made
+    passages = [chunk.text.split("\n") for chunk in chunks(text)]
+    assert [line for lines in passages for line in lines if " row " in line] == rows
+    for lines in passages:
+        assert len("\n".join(lines)) <= 1500
+        if any(" row " in line for line in lines):
+            assert lines.count(header) == 1
+            assert lines[lines.index(header) + 1].strip("> |-") == ""
+            assert lines[lines.index(header) + 2] in rows
 
 
 @settings(max_examples=400)
