@@ -25,7 +25,7 @@ from marklight.model import (
 @json_keys("document@lines title headings lines content=text chunk_id|null levels notices")
 @dataclass(frozen=True, slots=True)
 class Extract(Result):
-    """A part of a document, exactly as in the file."""
+    """A part of a document, exactly as in the file; a passage as it is found: without comments and the padding of tables."""
 
     document: DocumentId
     title: str
@@ -33,13 +33,18 @@ class Extract(Result):
     lines: tuple[int, int]
     """First and last line, starting at 1."""
     text: str
-    """Text of these lines."""
+    """Text of these lines; a passage that begins in the rows of a table has the header above them."""
     chunk_id: str = ""
     """ID of the passage that was read or expanded; empty for none."""
     levels: tuple[Level, ...] = ()
     """Context levels of that passage."""
     several_collections: bool = False
     notices: tuple[str, ...] = ()
+
+    @property
+    def first_number(self) -> int:
+        """Return the number of the first line of the text, so that rows below the header of their table have theirs."""
+        return min(self.lines[0], self.lines[1] - self.text.count("\n"))
 
 
 @json_keys("document outline=headings notices")

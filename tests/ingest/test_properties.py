@@ -69,21 +69,30 @@ def padded_tables(draw: st.DrawFn) -> tuple[str, list[str]]:
     columns = draw(st.integers(1, 5))
     mark = draw(st.sampled_from(["", "> ", "  "]))
     cell = st.integers(0, 60).map(lambda length: "word " * (length // 5) + "x" * (length % 5))
-    rows = draw(st.lists(st.lists(cell, min_size=columns, max_size=columns), min_size=1, max_size=60))
-    numbered = [[f"row {number}", *(text.strip() for text in row)] for number, row in enumerate(rows)]
+    rows = draw(
+        st.lists(st.lists(cell, min_size=columns, max_size=columns), min_size=1, max_size=60)
+    )
+    numbered = [
+        [f"row {number}", *(text.strip() for text in row)] for number, row in enumerate(rows)
+    ]
     table = [["name", *(f"column {number}" for number in range(columns))], *numbered]
     width = draw(st.integers(0, 80))
     plain = ["|" + "|".join(f" {text} " if text else " " for text in row) + "|" for row in table]
     padded = ["|" + "|".join(f" {text.ljust(width)} " for text in row) + "|" for row in table]
     padded.insert(1, "|" + f"-{'-' * width}-|" * (columns + 1))
-    before, after = draw(st.sampled_from(["", "Words before. "])), draw(st.sampled_from(["", "Words after. "]))
+    before, after = (
+        draw(st.sampled_from(["", "Words before. "])),
+        draw(st.sampled_from(["", "Words after. "])),
+    )
     quoted = "\n".join(mark + line for line in padded)
     return f"# Title\n\n{before * 9}\n\n{quoted}\n\n{after * 9}\n", [mark + line for line in plain]
 
 
 @settings(max_examples=200)
 @given(padded_tables())
-def test_each_row_of_a_table_is_in_one_passage_below_the_header(made: tuple[str, list[str]]) -> None:
+def test_each_row_of_a_table_is_in_one_passage_below_the_header(
+    made: tuple[str, list[str]],
+) -> None:
     text, (header, *rows) = made
     passages = [chunk.text.split("\n") for chunk in chunks(text)]
     assert [line for lines in passages for line in lines if " row " in line] == rows

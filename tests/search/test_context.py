@@ -19,12 +19,17 @@ WORDS = " ".join(f"w{number}" for number in range(60))
 PAGE = "# Page\n\n" + "\n\n".join(
     f"## Part {number}\n\npart {number} says {WORDS}" for number in range(1, 6)
 )
+TABLE = "# Table\n\nwords\n\n| name | value |\n|---|---|\n" + "".join(
+    f"| row {number} | {WORDS} |\n" for number in range(80)
+)
 LONG = "# Long\n\n" + "\n\n".join(f"paragraph {number} of {WORDS}" for number in range(40))
 
 
 @pytest.fixture
 def snapshot(tmp_path: Path) -> Iterator[Snapshot]:
-    write(tmp_path, {"page.md": PAGE, "long.md": LONG, "line.txt": "word " * 1000})
+    write(
+        tmp_path, {"page.md": PAGE, "long.md": LONG, "table.md": TABLE, "line.txt": "word " * 1000}
+    )
     with library(tmp_path, model={"name": "none"}) as lib:
         lib.index()
         with lib.engine.snapshot() as snapshot:
@@ -60,6 +65,22 @@ def test_neighbours_are_added_on_both_sides(snapshot: Snapshot) -> None:
     assert message == []
     first, last = wide.chunk.lines
     assert wide.chunk.text == "\n".join(PAGE.split("\n")[first - 1 : last])
+
+
+@pytest.mark.parametrize("query", [Query("w1", context=1), Query("w1", parents=True)], ids=str)
+def test_context_that_begins_in_a_table_has_its_header(query: Query, snapshot: Snapshot) -> None:
+    tools, found = Tools(snapshot), hits(snapshot, ("table.md", 6))
+    (wide,) = Context()(query, Parents()(query, found, tools), tools)
+    header, _, row, *_ = wide.chunk.text.split("\n")
+    assert header == "| name | value |"
+    assert row == TABLE.split("\n")[wide.chunk.lines[0] - 1]
+    assert wide.chunk.lines[0] > 7
+
+
+def test_the_next_part_of_a_table_within_a_shown_context_is_dropped(snapshot: Snapshot) -> None:
+    found = hits(snapshot, ("table.md", 3), ("table.md", 4), ("table.md", 5))
+    wide, _ = shown(Query("w1", context=1), found, snapshot, Context())
+    assert [hit.chunk.id for hit in wide] == [found[0].chunk.id, found[2].chunk.id]
 
 
 def test_a_whole_section_has_its_heading(snapshot: Snapshot) -> None:

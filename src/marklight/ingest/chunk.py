@@ -160,9 +160,7 @@ def _section(parsed: ParsedText, node: HeadingNode, sizes: Chunker) -> Iterator[
     yield from _merge_small(parsed, node, small, sizes)
 
 
-def _short_beginning(
-    parsed: ParsedText, node: HeadingNode, sizes: Chunker
-) -> HeadingNode | None:
+def _short_beginning(parsed: ParsedText, node: HeadingNode, sizes: Chunker) -> HeadingNode | None:
     """Return the first subsection if the text before it is too short for a passage, and one passage has room for both."""
     if not node.below or parsed.size(*node.own) >= sizes.min_chars:
         return None
@@ -316,9 +314,7 @@ def _repeated_header(parsed: ParsedText, offset: int, max_chars: int) -> Span | 
     return Span(*header) if header and parsed.size(*header) <= max_chars // 2 else None
 
 
-def _below(
-    header: tuple[str, Spans], text: str, boilerplate: Spans
-) -> tuple[str, Spans]:
+def _below(header: tuple[str, Spans], text: str, boilerplate: Spans) -> tuple[str, Spans]:
     """Return the text of rows below the header of their table, with the places of boilerplate in it."""
     above, shared = header
     size = len(above)

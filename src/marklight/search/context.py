@@ -77,6 +77,7 @@ def parent_passage(chunk: Chunk, documents: OpenDocuments) -> Chunk:
         return chunk
     section = stored[1]
     text = document.page.text[slice(*section.span)]
+    text = document.page.below_header(section.lines, text)
     return replace(
         chunk,
         id=section.id,
@@ -174,7 +175,7 @@ class Context:
         level = "section" if query.expand_context else "neighbours"
         wanted = documents.lines(chunk, level, query.context)
         lines = _within(page, wanted, chunk.lines, self.max_characters)
-        text = page.between(*lines)
+        text = page.below_header(lines, page.between(*lines))
         if len(text) > max(self.max_characters, len(chunk.text)):
             return hit, False  # a part of a very long line
         expanded = replace(chunk, lines=lines, text=text, boilerplate=())

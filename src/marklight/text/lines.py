@@ -28,6 +28,8 @@ _MAX_FENCE_INDENT = 3
 """Spaces by which a fence may be indented outside of a list (CommonMark)."""
 _BLANKS = lazy_pattern(r"\s*")
 _PREFIX = lazy_pattern(r"[ \t>]*")
+DELIMITER_ROW = lazy_pattern(r"[ \t>]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*")
+"""The row below the header of a table."""
 
 
 class DocumentLines:
@@ -58,6 +60,19 @@ class DocumentLines:
     def between(self, first: int, last: int) -> str:
         """Return the text of these lines, without the last line break."""
         return self.text[self.start(first) : self.start(last + 1) - 1]
+
+    def below_header(self, lines: Lines, text: str) -> str:
+        """Return a text that begins with these lines below the header of the table in whose rows it begins, if it does."""
+        first = lines[0]
+        if "|" not in self._lines[first - 1]:
+            return text
+        top, _ = self._extend_to((first, first), self._outside_tables)
+        rows = (number for number in range(top + 2, first + 1) if self._is_below_header(number))
+        row = next(rows, None)
+        return f"{self.between(row - 2, row - 1)}\n{text}" if row else text
+
+    def _is_below_header(self, line: int) -> bool:
+        return bool(DELIMITER_ROW.fullmatch(self._lines[line - 2]))
 
     def length(self, lines: Lines) -> int:
         """Return the number of characters of these lines."""

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from marklight.lazy import lazy_pattern
 from marklight.model import Chunk, digest, trail, without_spans
 from marklight.text.analyzer import analyze, data_lines
+from marklight.text.lines import DELIMITER_ROW
 
 _IMAGE_OR_LINK = lazy_pattern(
     r"!?\[([^\[\]]{0,2000})\]\([^()\s]{0,2000}(?:\s\"[^\"\n]{0,500}\")?\)"
@@ -330,7 +331,6 @@ _CALLOUT = lazy_pattern(
 """Callouts of Obsidian and GitHub, admonitions of MkDocs, Docusaurus and Material."""
 _SITE_LINE = lazy_pattern(r"[ \t]*(?:/{3,}|:{3,}|\{\*.*\*\}|\{%.*%\})[ \t]*")
 """Ends of admonitions, and includes of documentation sites."""
-_TABLE_RULE = lazy_pattern(r"[ \t>]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*")
 _RULE = lazy_pattern(r"[ \t]*(?:(?:[-*_][ \t]*){3,}|=+)")
 _CELL_PADDING = lazy_pattern(
     r"(?<=\S[ \t])[ \t]+(?=\||$)|(?<=\|[ \t])(?<!\\\|[ \t])[ \t]+", re.MULTILINE
@@ -422,7 +422,7 @@ def readable(markdown: str, *, reflow: bool = False) -> str:
         if mark:
             fence = mark[1]
         elif is_row:
-            if not _TABLE_RULE.fullmatch(line):
+            if not DELIMITER_ROW.fullmatch(line):
                 table.append([_inline_text(cell).strip() for cell in _cells(unquoted)])
         elif (text := _line_text(line, unquoted, callout)) is not None and (
             text or (lines and lines[-1])

@@ -392,7 +392,7 @@ def extract_text(extract: Extract) -> str:
 
 def numbered(extract: Extract) -> Extract:
     """Return an extract whose lines begin with their numbers."""
-    lines = enumerate(extract.text.split("\n"), extract.lines[0])
+    lines = enumerate(extract.text.split("\n"), extract.first_number)
     return replace(extract, text="\n".join(f"{number}: {line}" for number, line in lines))
 
 
@@ -406,7 +406,7 @@ def limit_extract(extract: Extract, tokens: int) -> Extract:
     notice = continue_with(ref, last, last)
     limit = max(0, tokens - overhead - count_tokens(f"\n\nnote: {notice}"))
     if kept := lines_that_fit(lines, limit):
-        next_line, text = first + len(kept), "\n".join(kept)
+        next_line, text = max(first, extract.first_number + len(kept)), "\n".join(kept)
         notice = continue_with(ref, next_line, last)
     else:
         # The first line alone is too long, and references have whole lines.
