@@ -252,6 +252,7 @@ class PassageTexts:
 
     def __init__(self, parsed: ParsedText, shared: Collection[int]) -> None:
         self.parsed = parsed
+        self._omitted = _merged([*parsed.comments, *parsed.padding])
         self._spans = boilerplate_spans(parsed.text_blocks, shared) if shared else []
         self._starts = {start for start, _ in self._spans}
         blocks = parsed.text_blocks if self._spans else ()
@@ -264,7 +265,7 @@ class PassageTexts:
 
     def of(self, start: int, end: int) -> tuple[str, tuple[tuple[int, int], ...]]:
         """Return the text of a span of the document, and the parts of it that are boilerplate."""
-        cuts = list(_clipped(self.parsed.omitted, start, end))
+        cuts = list(_clipped(self._omitted, start, end))
         text = self.parsed.text[start:end]
         kept = without_spans(text, [(one - start, other - start) for one, other in cuts])
         parts: list[tuple[int, int]] = []
@@ -281,6 +282,16 @@ class PassageTexts:
         if _WORD.search(own_text):
             return False
         return heading is None or heading in self._shared_headings
+
+
+def _merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return spans in order, with those that overlap as one."""
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if merged and start <= merged[-1][1]:
+            start, end = merged[-1][0], max(end, merged.pop()[1])
+        merged.append((start, end))
+    return merged
 
 
 def _clipped(spans: Sequence[tuple[int, int]], start: int, end: int) -> Iterator[tuple[int, int]]:

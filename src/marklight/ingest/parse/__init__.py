@@ -7,7 +7,7 @@ from dataclasses import field
 from enum import StrEnum
 from functools import cached_property, lru_cache
 from importlib import import_module
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from marklight.ingest.recipe import require_parser
@@ -121,35 +121,26 @@ class ParsedText:
         return [starts[block.line] for block in self.blocks]
 
     @cached_property
-    def omitted(self) -> list[tuple[int, int]]:
-        """Return the spans that passages leave out, in order and apart: comments, and the padding of tables."""
-        if not self.tables:
-            return [*self.comments]
-        spans = [*self.comments]
-        for table in self.tables:
-            spans += table_padding(self.text, *self._offsets(table))
-        merged: list[tuple[int, int]] = []
-        for start, end in sorted(spans):
-            if merged and start <= merged[-1][1]:
-                start, end = merged[-1][0], max(end, merged.pop()[1])
-            merged.append((start, end))
-        return merged
+    def padding(self) -> list[tuple[int, int]]:
+        """Return the spans of white space and dashes that only align the source of tables, in order."""
+        offsets = map(self._offsets, self.tables)
+        return sorted(chain.from_iterable(table_padding(self.text, *table) for table in offsets))
 
     @cached_property
-    def _omitted_before(self) -> list[int]:
-        """Return for each omitted span the number of characters that are omitted up to its end."""
-        return [*accumulate(end - start for start, end in self.omitted)]
+    def _padding_before(self) -> list[int]:
+        """Return for each span of padding the number of characters of padding up to its end."""
+        return [*accumulate(end - start for start, end in self.padding)]
 
     def size(self, start: int, end: int) -> int:
-        """Return the number of characters of a span that passages contain."""
-        return end - start - (self._omitted(end) - self._omitted(start) if self.omitted else 0)
+        """Return the number of characters of a span without the padding of tables."""
+        return end - start - (self._padding(end) - self._padding(start) if self.padding else 0)
 
-    def _omitted(self, offset: int) -> int:
-        """Return the number of characters before an offset that are omitted."""
-        index = bisect_left(self.omitted, (offset,)) - 1
+    def _padding(self, offset: int) -> int:
+        """Return the number of characters of padding before an offset."""
+        index = bisect_left(self.padding, (offset,)) - 1
         if index < 0:
             return 0
-        return self._omitted_before[index] - max(0, self.omitted[index][1] - offset)
+        return self._padding_before[index] - max(0, self.padding[index][1] - offset)
 
     def table_header(self, offset: int) -> tuple[int, int] | None:
         """Return the span of the header and delimiter rows of the table in whose rows an offset is; None outside of them."""
