@@ -39,6 +39,10 @@ VAULT = "vault"
 """The set and the collection that are generated: 400 notes from six templates."""
 VAULTS = ("ghdocs", "govuk", "recipes", "sourcegraph")
 """Vaults with everyday questions, whose answers are patterns in the text."""
+GLOSSARY, GLOSSARY_FOLDER = "glossary", "reference/glossary"
+"""The set of questions for the terms of Kubernetes' glossary, and its folder in the corpus."""
+ASKED = {"term": "{}", "what is": "what is {}", "meaning": "what does {} mean"}
+"""Kinds of these questions: they are answered equally well if question words are no content."""
 SEED = 20240501
 """Seed of the vault; any number gives another one of the same kind."""
 _MARKUP = re.compile(r"^#+\s+|[`*_]|\s+")
@@ -105,6 +109,15 @@ def read_questions(name: str) -> dict[str, list[Question]]:
     if name == VAULT:
         asked = written_vault().questions()
         return {VAULT: [Question(text, kind, dict(answers)) for kind, text, answers in asked]}
+    if name == GLOSSARY:
+        terms = sorted(_glossary().items())
+        return {
+            "kubernetes": [
+                Question(form.format(term), kind, {path: ()})
+                for kind, form in ASKED.items()
+                for path, term in terms
+            ]
+        }
     if name in VAULTS:
         file = folder_of(name).parent / "questions.toml"
         values = tomllib.loads(file.read_text("utf-8"))["question"]
@@ -123,6 +136,18 @@ def read_questions(name: str) -> dict[str, list[Question]]:
     return by_collection
 
 
+def _glossary() -> dict[str, str]:
+    """Return the terms of the glossary by path."""
+    root = corpus("kubernetes")
+    texts = {path: path.read_text("utf-8") for path in (root / GLOSSARY_FOLDER).glob("*.md")}
+    titles = {path: re.search(r"^title: *(.+)$", text, re.M) for path, text in texts.items()}
+    return {
+        path.relative_to(root).as_posix(): match[1].strip("\"' ")
+        for path, match in titles.items()
+        if match and not path.name.startswith("_")
+    }
+
+
 def _of_a_vault(value: Mapping[str, Any]) -> Question:
     right = dict.fromkeys(value.get("files", ()), ())
     kind = value["kind"] if right else OFF_TOPIC
@@ -130,7 +155,7 @@ def _of_a_vault(value: Mapping[str, Any]) -> Question:
 
 
 def names() -> list[str]:
-    made = [VAULT, *VAULTS, *(f"{PREFIX}{source}" for source in SOURCES)]
+    made = [VAULT, GLOSSARY, *VAULTS, *(f"{PREFIX}{source}" for source in SOURCES)]
     return sorted([*made, *(path.stem for path in QUESTIONS.glob("*.toml"))])
 
 

@@ -14,6 +14,7 @@ from marklight.text.analyzer import (
     analyze,
     base_form,
     code_terms,
+    defined_term,
     identifier_parts,
     query_terms,
     surface_prefixes,
@@ -296,3 +297,25 @@ def test_the_words_of_a_long_text_are_split_a_part_at_a_time(
     assert vocabulary_terms("wombat " * 300_000) == {"wombat"}
     assert sum(lengths) == 2_100_000
     assert max(lengths) < 600_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "what is Bouncer",
+        "What's a Bouncer?",
+        "what does Bouncer mean",
+        "What does the Bouncer stand for?",
+        "define Bouncer",
+        "meaning of Bouncer",
+    ],
+)
+def test_a_question_for_a_definition_names_its_term(text: str) -> None:
+    assert defined_term(text) == "Bouncer"
+
+
+@pytest.mark.parametrize(
+    "text", ["Bouncer", "how do I restart Bouncer", "what is the best way to restart it", ""]
+)
+def test_other_queries_ask_for_no_definition(text: str) -> None:
+    assert defined_term(text) == ""

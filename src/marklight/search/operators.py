@@ -19,7 +19,14 @@ from marklight.formatting import place_text
 from marklight.lazy import dataclass, lazy_pattern
 from marklight.ports import Snapshot, Tools
 from marklight.query import OPERATORS, PARAMETERS, SCOPE_KEYS, Filters, Mode, PathPattern, Query
-from marklight.text.analyzer import analyze, has_cjk, has_words, matches_phrases, query_terms
+from marklight.text.analyzer import (
+    analyze,
+    defined_term,
+    has_cjk,
+    has_words,
+    matches_phrases,
+    query_terms,
+)
 
 _QUOTED = r'(?:"[^"“”\n]{1,300}"|“[^"“”\n]{1,300}”)'
 _OPERATOR = lazy_pattern(
@@ -50,6 +57,8 @@ class Operators:
 
     def __call__(self, query: Query, tools: Tools) -> Query:
         query = self._parsed(query, tools)
+        if term := defined_term(query.text):
+            query = replace(query, text=term, raw_text=query.raw_text or query.text)
         if self.dates and query.mode is not Mode.CODE and _MAY_HAVE_DATE.search(query.text):
             return _with_dates(query, tools)
         return query

@@ -76,6 +76,16 @@ _PART_BOUNDARY = lazy_pattern(r"[a-z0-9][A-Z]|[A-Z][A-Z][a-z]|[^\W_]_+[^\W_]")
 _QUERY_WORD = lazy_pattern(r"\W*(\w+)(?:['’]\w+)?\W*")
 """A whitespace-separated word with punctuation and a contraction: `what's`."""
 
+_DEFINITION_QUESTION = lazy_pattern(
+    r"\s*(?:(?:what|who)(?:['’]s|\s+(?:is|are))\s+(?:(?:an?|the)\s+)?(.+?)"
+    r"|what\s+do(?:es)?\s+(?:(?:an?|the)\s+)?(.+?)\s+(?:mean|stand\s+for)"
+    r"|define\s+(.+?)|(?:the\s+)?(?:meaning|definition)\s+of\s+(?:(?:an?|the)\s+)?(.+?))[\s?.!]*",
+    re.IGNORECASE,
+)
+MAX_DEFINED_WORDS = 3
+"""Words of a term up to which a question for its definition is searched as the term. Of 163 terms of Kubernetes' glossary the right
+page is first for 122 typed alone; for 94 as "what is …" and 82 as "what does … mean" without this, for 122 with it."""
+
 MIN_TERM_LETTERS = 3
 MAX_TERM_LETTERS = 30
 """Length of vocabulary terms; longer runs of letters are class names or encoded data. Hand-set; not measured."""
@@ -202,6 +212,13 @@ def trim_stop_words(text: str, language: str = ENGLISH) -> str:
         index for index, match in enumerate(matches) if not match or fold(match[1]) not in dropped
     ]
     return " ".join(words[content[0] : content[-1] + 1]) if content else text
+
+
+def defined_term(text: str) -> str:
+    """Return the term whose definition a query asks for: `Bouncer` of `what is Bouncer?`; empty for other queries."""
+    match = _DEFINITION_QUESTION.fullmatch(text)
+    term = next(filter(None, match.groups()), "") if match else ""
+    return term if len(term.split()) <= MAX_DEFINED_WORDS else ""
 
 
 def vocabulary_terms(text: str) -> set[str]:
