@@ -54,14 +54,14 @@ PHRASING = {
 }
 """Schema of a further query."""
 
-QueryText = Annotated[str, about("Query text.", tool="A question or words; quote exact phrases.")]
+QueryText = Annotated[str, about("Query text.", tool='One question, or words; "exact phrase".')]
 Queries = Annotated[
     Iterable[str | Mapping[str, str]],
     about(
         "Further phrasings of the query, whose results are fused.",
         {"type": "array", "items": PHRASING, "maxItems": 8},
         metavar="TEXT",
-        tool="More phrasings, fused.",
+        tool='Other phrasings, fused: text, or {"type": "keyword|semantic|hypothesis", "query": text}.',
     ),
 ]
 Limit = Annotated[int, about("Maximum number of results.", tool="", minimum=1, maximum=100)]
@@ -131,7 +131,7 @@ Before = Annotated[
 ]
 ExcludeFilter = Annotated[
     Texts,
-    about("Exclude these places or globs.", STRINGS, metavar="GLOB", tool="Files already read."),
+    about("Exclude these places or globs.", STRINGS, metavar="GLOB", tool="What you have read."),
 ]
 CollectionFilter = Annotated[
     Texts, about("Only documents in these collections.", STRINGS, metavar="NAME", tool="")
@@ -154,7 +154,7 @@ Parents = Annotated[
     bool,
     about(
         "Return larger passages: each match with its neighbours, up to 2,000 characters.",
-        tool="Larger passages.",
+        tool="Complete the section around each match, up to 2,000 characters.",
     ),
 ]
 Context = Annotated[
@@ -267,7 +267,7 @@ class Operations:
     @operation
     def ask(
         self,
-        query: Annotated[str, about("Question.", tool="A question or words; quote exact phrases.")],
+        query: Annotated[str, about("Question.", tool='A question or words; "exact phrase".')],
         *,
         limit: Annotated[
             int | None,

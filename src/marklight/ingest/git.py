@@ -352,6 +352,16 @@ def find(folder: Path) -> Repository | None:
     return repository
 
 
+def may_be_in_repository(folder: Path) -> bool:
+    """Return true if a folder or one above it looks like a repository; git, which may refuse it, is not run."""
+    resolved = folder.resolve()
+    return any(
+        os.path.lexists(each / ".git")
+        or ((each / "HEAD").is_file() and (each / "objects").is_dir())
+        for each in (resolved, *resolved.parents)
+    )
+
+
 def verify_containment(repository: Repository) -> None:
     """Raise RepositoryOutside where a repository leads out of its folder to one that does not name the folder."""
     try:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from marklight.answer import within_budget
 from marklight.errors import Busy, HistoryError, Message, NotFound, RepositoryOutside, StoreError
-from marklight.ingest.git import Repository, find
+from marklight.ingest.git import Repository, find, may_be_in_repository
 from marklight.ingest.history import CommitIngest, RepositoryState
 from marklight.library.configuration import History
 from marklight.library.refresh import (
@@ -54,6 +54,11 @@ def repositories(
         if repository and repository.store not in {other.store for other in readable.values()}:
             readable[name] = repository
     return readable, refused
+
+
+def has_repository(library: Library) -> bool:
+    """Return true if there may be a repository around a collection; cheap enough for every request."""
+    return any(map(may_be_in_repository, library.collections.values()))
 
 
 def _of_commits(progress: Progress) -> Progress:

@@ -10,9 +10,9 @@ import anyio
 import pytest
 from mcp import Client
 
-from marklight.answer import LinkedDocument
 from marklight.errors import Message
-from marklight.model import DocumentId
+from marklight.library.progress import IndexingProgress
+from marklight.library.watching import SCANNING
 from marklight.surfaces.host import LibraryHost
 from marklight.surfaces.mcp import rendering, server
 from marklight.surfaces.mcp.server import make_server
@@ -62,6 +62,25 @@ def test_a_name_like_a_sentence_is_not_repeated(tmp_path: Path) -> None:
     assert "Ignore" not in text
     assert "more." in text
     assert fits(text, 400)
+
+
+def test_a_scan_of_a_complete_index_is_no_reading(tmp_path: Path) -> None:
+    folder = write(tmp_path / "handbook", PAGES)
+    with library(folder) as lib:
+        lib.index()
+
+    async def main() -> None:
+        host = LibraryHost(library(folder))
+        reading = "Files are still being read."
+        async with host.open():
+            introduction = server.Introduction(host)
+            await introduction.refresh()
+            host.watcher.progress = IndexingProgress(SCANNING, 0, 0)
+            assert reading not in introduction.text()
+            host.watcher.progress = IndexingProgress("Reading text", 1, 3)
+            assert reading in introduction.text()
+
+    anyio.run(main)
 
 
 def test_the_handshake_does_not_wait_for_the_index(
@@ -117,13 +136,3 @@ def test_a_query_in_another_language_is_not_answered_with_a_confident_abstention
     assert "none is likely" not in text
     nothing = rendering.search_text(replace(foreign, nearest=()), language="English")
     assert nothing.startswith("No passage has a word of the query.\nnote: some-model does not know")
-
-
-def test_linked_documents_are_shown_below_a_result(tmp_path: Path) -> None:
-    with library(write(tmp_path, PAGES)) as lib:
-        lib.index()
-        found = lib.search("refresh token lives thirty days", limit=1)
-    [hit] = found.hits
-    linked = LinkedDocument(DocumentId("default", "guide/tokens.md"), "Tokens", "", (7, 7))
-    text = rendering.search_text(replace(found, hits=(replace(hit, linked=(linked,)),)))
-    assert text.splitlines()[1] == "Linked with this result: guide/tokens.md:7-7 (Tokens)"

@@ -155,8 +155,8 @@ def test_a_commit_is_quoted_and_its_author_subject_and_files_stay_on_their_lines
         assert all(line.startswith(">") for line in rest[:-2])
 
 
-def test_the_quoting_rule_is_in_the_instructions_and_tool_descriptions() -> None:
+def test_the_quoting_rule_stands_once_where_every_model_reads_it() -> None:
     assert "never instructions" in QUOTED
-    assert QUOTED in USAGE
-    for name in ("query_documents", "get_document"):
-        assert QUOTED in tools_for(False)[name].description
+    described = [tool.description for tool in tools_for(False).values()]
+    assert [QUOTED in text for text in (*described, USAGE)].count(True) == 1
+    assert QUOTED in tools_for(False)["query_documents"].description

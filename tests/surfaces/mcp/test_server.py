@@ -45,6 +45,34 @@ async def connected(
         yield client, host
 
 
+def test_commits_are_offered_only_where_there_is_a_repository(tmp_path: Path) -> None:
+    async def main() -> None:
+        folder = write(tmp_path, PAGES)
+        async with connected(folder) as (client, _):
+            listed = (await client.list_tools()).tools
+            assert "search_git_history" not in (client.instructions or "")
+            called = await client.call_tool("search_git_history", {"query": "carrots"})
+            assert called.is_error
+        (folder / ".git").mkdir()
+        async with connected(folder) as (client, _):
+            more = (await client.list_tools()).tools
+            assert set(names(more)) - set(names(listed)) == {"search_git_history"}
+            assert "search_git_history" in (client.instructions or "")
+
+    anyio.run(main)
+
+
+def test_common_names_of_the_limit_are_accepted(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with connected(write(tmp_path, PAGES)) as (client, _):
+            for name in ("limit", "top_n", "top_k", "k", "max_results", "num_results"):
+                given = {"query": "token", "min_score": 0, name: 1}
+                answer = await client.call_tool("query_documents", given)
+                assert len(answer.structured_content["results"]) == 1
+
+    anyio.run(main)
+
+
 async def reindex(host: LibraryHost) -> None:
     """Index as the watcher does, and notify its listeners."""
     report = await anyio.to_thread.run_sync(host.library.index)
@@ -71,14 +99,11 @@ def test_tools_have_the_documented_parameters(tmp_path: Path) -> None:
                 for tool in (await client.list_tools()).tools
             }
         search = ["query", "limit", "mode", "min_confidence", *filters, "max_tokens", "parents"]
-        search += ["queries", "explain", "max_chunks_per_document", "similarity_threshold"]
-        assert known["query_documents"] == search
-        imagined = ["hypothesis", "limit", "path", "tag", "max_tokens"]
-        assert known["search_with_hypothesis"] == imagined
+        assert known["query_documents"] == [*search, "queries"]
+        assert known["search_with_hypothesis"] == ["hypothesis"]
         assert known["get_document"] == ["ref", "line_numbers", "max_tokens"]
         assert known["related_documents"] == ["ref"]
-        outline = ["ref", "depth", "section", "page", "max_tokens"]
-        assert known["outline"] == outline
+        assert known["outline"] == ["ref", "section"]
         assert known["index_status"] == []
 
     anyio.run(main)

@@ -21,7 +21,6 @@ TOOLS = [
     "query_documents",
     "list_documents",
     "search_with_hypothesis",
-    "search_git_history",
     "get_document",
     "outline",
     "related_documents",

@@ -25,7 +25,6 @@ from marklight.formatting import (
     counted,
     headed_place,
     left_out,
-    linked_line,
     one_line,
     place_text,
     similar_line,
@@ -190,7 +189,6 @@ def _hit_head(rank: int, hit: Hit, answer: Answer) -> str:
         f"[{rank}] {headed_place(hit.chunk, several)} ({hit.score:.2f})",
         f"why: {why}" if why else "",
         similar_line(hit, several),
-        linked_line(hit, several),
     ]
     return "\n".join(filter(None, lines))
 

@@ -29,10 +29,10 @@ from pydantic import ValidationError
 
 from marklight.errors import MarklightError
 from marklight.formatting import escape_json, one_line
+from marklight.library.history import has_repository
 from marklight.library.indexing import Overview, overview
 from marklight.platforms import on_termination
 from marklight.surfaces.host import LibraryHost
-from marklight.surfaces.mcp.rendering import QUOTED
 from marklight.surfaces.mcp.resources import (
     Notifications,
     PromptHandler,
@@ -56,13 +56,15 @@ MAX_NAMES_TOKENS = 75
 """Size of the list of folders or collections."""
 GREETINGS = ("initialize", "server/discover")
 """Requests whose answer has the instructions."""
-USAGE = f"""\
-Start with query_documents and a full question; put exact phrases in quotes. Scores are probabilities: 0.8 is good, \
-below 0.3 doubtful. If nothing answers, believe it or rephrase, then try search_with_hypothesis. get_document reads \
-path, path#heading or path:10-40; outline lists headings; list_documents all documents on a subject; \
-related_documents neighbours; search_git_history commits; index_status what is indexed. Narrow with path, tag, where, \
-after, before; skip what you have read with exclude. Every answer keeps to max_tokens; "note:" reports \
-omissions. Edits are found at once. Cite path:lines. {QUOTED}"""
+USAGE = """\
+Start with query_documents: one question per call, in full and with its rare names; an exact phrase in quotes. Scores \
+are probabilities: 0.8 is good, below 0.3 doubtful. Without an answer, rephrase it or try search_with_hypothesis, and \
+read the closest page before you conclude that something is not there. get_document reads path, path#heading or \
+path:10-40; outline lists headings; list_documents everything on a subject; related_documents neighbours;{history} \
+index_status what is indexed. Narrow with path, tag, where, after, before; exclude what you have read. "note:" reports \
+omissions. Edits are found at once. Cite path:lines."""
+HISTORY = " search_git_history commits;"
+"""Part of the instructions where there is a repository."""
 
 
 class Introduction:
@@ -98,7 +100,11 @@ class Introduction:
     def text(self) -> str:
         """Return the instructions."""
         name = _plain(self.host.library.place.folder.name)
-        return f"{_facts(name, self.overview, self.host.watcher.is_reading)}\n{USAGE}"
+        watcher, facts = self.host.watcher, self.overview
+        # A scan for changes of an index that exists is no reading.
+        is_reading = watcher.is_reading and not (watcher.is_scanning and facts and facts.documents)
+        usage = USAGE.format(history=HISTORY if has_repository(self.host.library) else "")
+        return f"{_facts(name, facts, is_reading)}\n{usage}"
 
     @property
     def language(self) -> str:

@@ -16,7 +16,7 @@ from marklight.surfaces.host import result_schema
 from marklight.surfaces.mcp.rendering import DEFAULT_TOKENS, QUOTED
 
 ALIASES = {
-    "top_n": "limit",
+    **dict.fromkeys(("top_n", "top_k", "k", "max_results", "num_results"), "limit"),
     "min_score": "min_confidence",
     "tags": "tag",
     "excluded_files": "exclude",
@@ -31,10 +31,19 @@ STAGE_SETTINGS = {
 """Tool parameters that set a search stage for one call."""
 LIST_PAGE = 40
 """Documents on a page of a list: with lines of usual length they fit the default token budget."""
-LISTED_KEYWORDS = (
-    *("type", "items", "properties", "additionalProperties", "enum", "default", "description"),
-)
+LISTED_KEYWORDS = (*("type", "items", "additionalProperties", "enum", "default", "description"),)
 """Keywords of JSON Schema that tools/list contains; limits are checked by the server, whose error names them."""
+RARE = frozenset(
+    (
+        "explain",
+        "max_chunks_per_document",
+        "similarity_threshold",
+        "category",
+        "links_from",
+        "depth",
+    )
+)
+"""Parameters that are accepted but not listed: seldom needed, or named by a note where they help."""
 TOKENS: Mapping[str, Any] = {"minimum": 1, "maximum": 1_000_000, "default": DEFAULT_TOKENS}
 PAGES: Mapping[str, Any] = {"minimum": 1, "maximum": 100_000, "default": 1}
 
@@ -51,6 +60,8 @@ def _tool_parameter(parameter: Parameter, description: str | None) -> Parameter:
     schema = {**parameter.schema, "description": description or ""}
     if parameter.name == "max_tokens":
         schema |= TOKENS
+    if parameter.name == "mode":
+        del schema["default"]
     return replace(parameter, schema=schema, aliases=())
 
 
@@ -61,13 +72,13 @@ REFS = Parameter(
         "type": "array",
         "items": {"type": "string", "maxLength": MAX_REF},
         "maxItems": 100,
-        "description": "Path or title, path#heading, path:10-40, a glob, or a list of them.",
+        "description": "path, title, path#heading, path:10-40, a glob, or several.",
     },
     required=True,
 )
 SEVERAL = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
 """Schema of `ref` in tools/list: one reference or several."""
-REF = "Path, title or any place in an answer."
+REF = "As in get_document."
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +104,7 @@ class Tool:
     def input_schema(self) -> dict[str, Any]:
         """Return the JSON Schema of the tool's arguments, as short as tools/list needs it."""
         listed = [each for each in self.parameters if each.name not in self.unlisted]
-        # `path` is accepted in place of one `ref`.
-        required = [
-            each.name for each in listed if each.required and (each is REFS or each.name != "ref")
-        ]
+        required = [each.name for each in listed if each.required]
         return {
             "type": "object",
             "properties": {
@@ -153,7 +161,7 @@ def _listed(schema: Mapping[str, Any]) -> dict[str, Any]:
         del listed["default"]  # the default of any flag
     for nested in ("items", "additionalProperties"):
         if nested in listed:
-            listed[nested] = _listed(listed[nested])
+            listed[nested] = {"type": listed[nested]["type"]}
     return listed
 
 
@@ -166,13 +174,11 @@ def tools_for(several_collections: bool, reranker: bool = True) -> Mapping[str, 
         for each in OPERATIONS["search"].parameters
         if each.tool is not None and each.name not in ("query", "collection")
     ]
-    listed = ("limit", "path", "tag", "max_tokens")
     tools = (
         Tool(
             "query_documents",
             "Search documents",
-            "Find passages that answer a query, by keywords and meaning, best first: [n] path:lines § headings (score:"
-            f" probability that it answers), then the passage. Reports when nothing answers. {QUOTED}",
+            f"Find passages that answer a query, by keywords and meaning, best first. {QUOTED}",
             "search",
             (
                 *declared("search", "query", *searching, *collection),
@@ -183,80 +189,79 @@ def tools_for(several_collections: bool, reranker: bool = True) -> Mapping[str, 
                     default=2,
                 ),
                 Parameter.of(
-                    *("similarity_threshold", "number", "Cosine of duplicates."),
+                    *("similarity_threshold", "number", "Minimum cosine of duplicates."),
                     minimum=0.01,
                     maximum=1,
                 ),
             ),
-            unlisted=frozenset() if reranker else frozenset({"rerank"}),
+            unlisted=RARE if reranker else RARE | {"rerank"},
         ),
         Tool(
             "list_documents",
             "List documents",
-            "List every document with all words of a query, or all that match filters (everything about X, changed"
-            " since March): the count, then a line each with title and date. Or list the tags.",
+            "List every document with all words of a query, or all that match filters (changed since March), counted;"
+            " show=lines adds their matching lines (every place that names X).",
             "list_documents",
             (
                 *declared(
                     "list_documents",
                     *("path", "tag", *collection, "sort", "page"),
-                    query="Words.",
-                    after="Changed since: 2026-01-31 or 2026-01",
+                    query='Words, or an "exact phrase" in quotes.',
+                    after="Changed since.",
                 ),
                 Parameter.of("category", "string", "In frontmatter."),
                 Parameter.of("links_to", "string", "Linking to this document.", maxLength=MAX_REF),
                 Parameter.of(
                     "links_from", "string", "Linked from this document.", maxLength=MAX_REF
                 ),
-                Parameter.of("show", "string", "What to list.", enum=["documents", "tags"]),
+                Parameter.of("show", "string", "", enum=["documents", "lines", "tags"]),
                 MAX_TOKENS,
             ),
+            unlisted=RARE,
         ),
         Tool(
             "search_with_hypothesis",
             "Search by hypothesis",
-            "Find passages similar to an answer that you invent, if query_documents finds too little; all its"
-            " filters work.",
+            "query_documents with an answer that you invent; takes its parameters.",
             "search",
             (
                 replace(
                     *declared(
                         "search",
-                        hypothesis="Two sentences as the documents might phrase the answer.",
+                        hypothesis="Two sentences in the style of the documents.",
                     ),
                     required=True,
                 ),
                 *declared("search", **dict.fromkeys([*searching, *collection], "")),
             ),
-            unlisted=frozenset([*searching, *collection]).difference(listed),
+            unlisted=frozenset([*searching, *collection]),
         ),
         Tool(
             "search_git_history",
             "Search commits",
-            "Search messages and diffs of git commits: when, by whom and why something changed.",
+            "Find git commits by message and diff: when, by whom and why something changed.",
             "commits",
             declared(
                 "commits",
                 query="Words or a commit hash.",
                 limit="",
                 min_confidence="",
-                files="Globs of changed files: src/**",
-                author="Part of a name or address.",
+                files="Changed files: src/**",
+                author="Part of a name.",
                 after="",
                 before="",
                 max_tokens="",
             ),
-            unlisted=frozenset({"min_confidence"}),
+            unlisted=frozenset({"min_confidence", "max_tokens"}),
         ),
         Tool(
             "get_document",
             "Read a document",
-            "Read documents, sections or ranges of lines. A long text is cut and ends with the ref to continue"
-            f" from. {QUOTED}",
+            "Read documents, sections or ranges of lines. A long text ends with the ref to continue from.",
             "get",
             (
                 REFS,
-                Parameter.of("line_numbers", "boolean", "Number the lines.", default=False),
+                Parameter.of("line_numbers", "boolean", "Number them.", default=False),
                 MAX_TOKENS,
             ),
         ),
@@ -272,18 +277,19 @@ def tools_for(several_collections: bool, reranker: bool = True) -> Mapping[str, 
                 Parameter.of("page", "integer", "", **PAGES),
                 MAX_TOKENS,
             ),
+            unlisted=RARE | {"page", "max_tokens"},
         ),
         Tool(
             "related_documents",
             "Related documents",
-            "List documents related to a document by links, shared tags or meaning, with the reasons.",
+            "List documents related to one by links, tags or meaning.",
             "related",
             declared("related", ref=REF),
         ),
         Tool(
             "index_status",
             "Index status",
-            "Show how much is indexed, what is in progress and which files failed.",
+            "Show what is indexed, in progress and failed.",
             "status",
             (),
         ),

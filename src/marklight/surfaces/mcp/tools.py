@@ -24,6 +24,7 @@ from marklight.answer import Answer
 from marklight.errors import MarklightError, ModelServerError, NotFound, UsageError
 from marklight.formatting import one_line, place_text
 from marklight.library.configuration import Ask
+from marklight.library.history import has_repository
 from marklight.operations import OPERATIONS
 from marklight.parameters import suggest
 from marklight.ports import Progress, Prompt
@@ -183,6 +184,7 @@ class ToolHandler:
                     annotations=ANNOTATIONS,
                 )
                 for tool in self.tools_for_client(ctx).values()
+                if tool.operation != "commits" or has_repository(self.host.library)
             ]
         )
 
