@@ -86,6 +86,7 @@ if TYPE_CHECKING:
         ListedDocument as ListedDocument,
         ListedTask as ListedTask,
         Listing as Listing,
+        MatchingLine as MatchingLine,
         Sentence as Sentence,
         Sort as Sort,
     )
@@ -100,7 +101,7 @@ _EXPORTED = {
     "marklight.model": "Chunk Counts Document DocumentId Failure Heading Kind Link LinkType ResolvedLink",
     "marklight.query": "Filters Mode Query",
     "marklight.report": "DocumentList EdgePosition Extract Graph Links ListedFile Node Outline Page Related RelatedDocument Report Status",
-    "marklight.results": "CitedAnswer Commit Commits ListedDocument ListedTask Listing Sentence Sort",
+    "marklight.results": "CitedAnswer Commit Commits ListedDocument ListedTask Listing MatchingLine Sentence Sort",
 }
 """Public names by module; tests compare them with the types that operations return and the errors that they raise."""
 

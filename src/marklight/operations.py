@@ -319,7 +319,10 @@ class Operations:
     def list_documents(
         self,
         query: Annotated[
-            str | None, about("Query text; without it, all documents that match the filters.")
+            str | None,
+            about(
+                'Words, or an "exact phrase" in quotes; without it, all documents that match the filters.'
+            ),
         ] = None,
         *,
         sort: Annotated[
@@ -335,6 +338,13 @@ class Operations:
         page: Annotated[
             int, about("Number of the page, starting at 1.", minimum=1, maximum=1_000_000)
         ] = 1,
+        lines: Annotated[
+            bool,
+            about(
+                "Add the matching lines of each document, with their section: those with the phrase in quotes, else"
+                " those with the most words."
+            ),
+        ] = False,
         mode: Mode = "hybrid",
         min_confidence: MinConfidence = None,
         path: PathFilter = (),

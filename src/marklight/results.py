@@ -33,7 +33,21 @@ class ListedTask(NamedTuple):
     done: bool
 
 
-@json_keys("score document title passages match dated=date chunk_id lines tasks")
+@json_keys("line text section")
+class MatchingLine(NamedTuple):
+    """A line of a document that matches."""
+
+    line: int
+    """Its number, starting at 1."""
+    text: str
+    """Its text, in Markdown."""
+    section: str
+    """The heading above it; empty if there is none."""
+
+
+@json_keys(
+    "score document title passages match dated=date chunk_id lines tasks matching_lines? more_lines?"
+)
 @dataclass(frozen=True, slots=True)
 class ListedDocument:
     """A document that matches, with its best passage."""
@@ -54,6 +68,15 @@ class ListedDocument:
     """Its open or finished tasks, where the filter `task:` asks for them."""
     by_meaning: bool = False
     """True if the document lacks a word of the query, and was found by search."""
+    matching_lines: tuple[MatchingLine, ...] | None = None
+    """Its lines that match; None if they were not requested."""
+    more_lines: int | None = None
+    """Number of further lines with as many words of the query, where none has all of them."""
+
+    @property
+    def line_count(self) -> int:
+        """Return the number of lines that match."""
+        return len(self.matching_lines or ()) + (self.more_lines or 0)
 
     @property
     def match(self) -> str:
@@ -121,8 +144,11 @@ class Listing(Result):
     def summary(self) -> str:
         """Return the count, such as `31 documents, 112 passages`, and which of them this page has."""
         tasks = sum(len(each.tasks) for each in self.documents)
+        lines = sum(each.line_count for each in self.documents)
         unit = counted(tasks, "task") if tasks else counted(self.passages, "passage")
         count = f"{counted(self.total, 'document')}, {unit}"
+        if lines:
+            count += f", {counted(lines, 'line')}{'' if self.pages == 1 else ' on this page'}"
         if self.pages == 1:
             return count
         last = self.first_rank + len(self.documents) - 1

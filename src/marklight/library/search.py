@@ -57,6 +57,8 @@ class Page(NamedTuple):
     sort: Sort | None
     number: int
     limit: int | None
+    lines: bool
+    """Return the lines that match."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +188,7 @@ def list_documents(
     sort: str | None,
     limit: int | None,
     page: int,
+    lines: bool,
     refresh: bool,
     settings: Mapping[str, Any] | None,
     assignments: Sequence[str],
@@ -202,7 +205,7 @@ def list_documents(
     checked = document_query(library, text or "all", rerank=False, **options)
     checked = checked if text else replace(checked, text="")
     used = library.settings_with(settings, assignments)
-    wanted = Page(Sort(sort) if sort else None, page, limit)
+    wanted = Page(Sort(sort) if sort else None, page, limit, lines)
     pipeline = library.pipeline_of(used)
     prepared = prepare(library, checked, pipeline, check_cancelled, page=wanted)
     fresh = refresh_index(library, checked, progress) if refresh else RefreshResult()

@@ -8,6 +8,7 @@ gives one of their passages a score of at least the confidence threshold.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -15,7 +16,7 @@ from marklight.answer import Hit, Hits
 from marklight.model import DocumentId
 from marklight.ports import BOILERPLATE, DocumentMatch, Tools
 from marklight.query import Filters, Mode, Query
-from marklight.results import ListedDocument, ListedTask, Listing, Sort
+from marklight.results import ListedDocument, ListedTask, Listing, MatchingLine, Sort
 from marklight.search.features import filters_cover_query
 from marklight.search.operators import no_match_reason
 from marklight.search.pipeline import Pipeline
@@ -25,6 +26,7 @@ from marklight.text.analyzer import (
     analyze,
     code_terms,
     identifier_parts,
+    lines_with_phrase,
     query_analyses,
     query_terms,
 )
@@ -32,13 +34,22 @@ from marklight.text.analyzer import (
 RANKED = 100
 """Results of the search that gives documents their scores; documents beyond follow by number of passages."""
 
+FEW_LINES = 3
+"""Lines of a document that are shown if none has every word. Hand-set; not measured."""
+
 _WORD = re.compile(r"\w+")
 
 Matches = Mapping[DocumentId, DocumentMatch]
 
 
 def list_matching(
-    pipeline: Pipeline, query: Query, tools: Tools, sort: Sort | None, page: int, limit: int | None
+    pipeline: Pipeline,
+    query: Query,
+    tools: Tools,
+    sort: Sort | None,
+    page: int,
+    limit: int | None,
+    lines: bool = False,
 ) -> Listing:
     """Return one page of the documents that match a query; without words, of those that match its filters."""
     hits: Hits = ()
@@ -70,11 +81,12 @@ def list_matching(
 
     ids = sorted(matches, key=order)
     shown = ids[(page - 1) * limit : page * limit] if limit else ids if page == 1 else []
+    documents = _listed(shown, matches, best if has_words else {}, by_meaning, query.filters, tools)
+    if lines:
+        documents = tuple(_with_lines(each, query, tools) for each in documents)
     return Listing(
         query=query,
-        documents=_listed(
-            shown, matches, best if has_words else {}, by_meaning, query.filters, tools
-        ),
+        documents=documents,
         total=len(ids),
         passages=sum(match.passages for match in matches.values()),
         sort=sort,
@@ -180,6 +192,63 @@ def _listed(
             by_meaning=id in by_meaning,
         )
         for id in ids
+    )
+
+
+def _with_lines(listed: ListedDocument, query: Query, tools: Tools) -> ListedDocument:
+    """Return a document with its lines that match, each with the heading above it."""
+    stored = tools.snapshot.documents.text_and_outline(listed.document)
+    if stored is None:  # pragma: no cover - it was listed from the same snapshot
+        return listed
+    text, outline = stored
+    lines = text.split("\n")
+    numbers, more = matching_lines(lines, query)
+    starts = [heading.lines[0] for heading in outline]
+
+    def section(line: int) -> str:
+        place = bisect_right(starts, line)
+        return outline[place - 1].text if place else ""
+
+    return replace(
+        listed,
+        matching_lines=tuple(
+            MatchingLine(line, lines[line - 1].strip(), section(line)) for line in numbers
+        ),
+        more_lines=more,
+    )
+
+
+def matching_lines(lines: Sequence[str], query: Query) -> tuple[list[int], int]:
+    """Return the numbers of the lines that match a query, and how many more have as many of its words.
+
+    If phrases are required, these are the lines in which one begins; else all lines with every word. Where no line has
+    every word, it is the first few of those with the most.
+    """
+    if phrases := [phrase for part in query.filters.parts() for phrase in part.phrases]:
+        found = {index + 1 for phrase in phrases for index in lines_with_phrase(phrase, lines)}
+        return sorted(found), 0
+    groups = [term_groups(text, query.mode, query.languages) for text in query.spellings]
+    shares = [_share(line, groups, query) for line in lines]
+    most = max(shares, default=0.0)
+    numbers = [number for number, share in enumerate(shares, 1) if most and share == most]
+    kept = numbers if most == 1 else numbers[:FEW_LINES]
+    return kept, len(numbers) - len(kept)
+
+
+def _share(line: str, spellings: Sequence[Sequence[tuple[str, ...]]], query: Query) -> float:
+    """Return the share of the words of a query that a line has, in the spelling with the most of them."""
+    if query.mode is Mode.CODE:
+        terms = set(code_terms(line))
+    else:
+        terms = {term for language in query.languages for term in analyze(line, language)}
+        terms.update(identifier_parts(line))
+    return max(
+        (
+            sum(not terms.isdisjoint(group) for group in groups) / len(groups)
+            for groups in spellings
+            if groups
+        ),
+        default=0.0,
     )
 
 

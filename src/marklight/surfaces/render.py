@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -277,13 +278,21 @@ def listing_as(listing: Listing, format: str, style: Style = PLAIN) -> str:
                 f"\n  - [{'x' if task.done else ' '}] {inline_markdown(one_line(task.text))}"
                 for task in each.tasks
             )
+            + "".join(
+                f"\n  - {line.line}: {inline_markdown(one_line(line.text))}"
+                for line in each.matching_lines or ()
+            )
             for each in listing.documents
         )
         return "\n".join([*rows_md, "", listing.summary])
     rows_text = (
         row
         for each in listing.documents
-        for row in (document_line(each, several, style), *_task_lines(each, style))
+        for row in (
+            document_line(each, several, style),
+            *_task_lines(each, style),
+            *_matching_lines(each, style),
+        )
     )
     return "\n".join([*rows_text, style.bold(listing.summary)])
 
@@ -296,6 +305,25 @@ def _task_lines(each: ListedDocument, style: Style) -> list[str]:
         f"  {'☑' if task.done else '☐'} {one_line(task.text)}"
         for task in each.tasks
     ]
+
+
+def _matching_lines(each: ListedDocument, style: Style) -> Iterator[str]:
+    """Yield `  :12  Text of the line` for each line that matches, below `  § Section`."""
+    rows = each.matching_lines or ()
+    width = max((len(f":{row.line}") for row in rows), default=0)
+    for section, of_section in groupby(rows, lambda row: row.section):
+        if section:
+            yield f"  {style.dim(f'§ {one_line(section)}')}"
+        for row in of_section:
+            place = f":{row.line}".ljust(width)
+            yield f"  {style.link(place, each.document, row.line)}  {one_line(row.text)}"
+    if each.more_lines:
+        yield f"  {style.dim(more_lines(each))}"
+
+
+def more_lines(each: ListedDocument) -> str:
+    """Return how many lines are left out."""
+    return f"… and {counted(each.more_lines or 0, 'more line')} with some of the words"
 
 
 def document_line(

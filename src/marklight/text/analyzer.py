@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, lru_cache, partial
-from itertools import chain, islice
+from itertools import accumulate, chain, islice
 from pathlib import Path
 from threading import local
 from typing import TypeVar
@@ -487,6 +488,25 @@ def matches_phrases(phrases: Iterable[str], excluded: Iterable[str], texts: Sequ
     return all(_occurs(phrase, texts) for phrase in phrases if _phrase(phrase).tokens) and not any(
         _occurs(phrase, texts) for phrase in excluded if _phrase(phrase).tokens
     )
+
+
+def lines_with_phrase(phrase: str, lines: Sequence[str]) -> list[int]:
+    """Return the indexes of the lines in which an occurrence of a phrase begins; it may end in a later line."""
+    parsed = _phrase(phrase)
+    folded = _folded("\n".join(lines))
+    if not parsed.tokens or not all(token in folded for token in parsed.tokens):
+        return []
+    joined = [
+        f"{' '.join(tokens)} " if (tokens := _tokens(line)) else "" for line in folded.split("\n")
+    ]
+    starts = [*accumulate(map(len, joined), initial=1)]
+    text, found = f" {''.join(joined)}", set[int]()
+    skipped = int(parsed.needle.startswith(" "))
+    offset = text.find(parsed.needle)
+    while offset >= 0:
+        found.add(bisect_right(starts, offset + skipped) - 1)
+        offset = text.find(parsed.needle, offset + 1)
+    return sorted(found)
 
 
 def contains_sequence(phrase: str, text: str) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from textwrap import indent
 from typing import Any
 
@@ -27,6 +28,7 @@ from marklight.formatting import (
     left_out,
     one_line,
     place_text,
+    quoted,
     similar_line,
     visible,
 )
@@ -37,6 +39,7 @@ from marklight.results import (
     CitedAnswer,
     Commit,
     Commits,
+    ListedDocument,
     Listing,
     Sentence,
     commit_part,
@@ -52,6 +55,8 @@ from marklight.surfaces.mcp.token_budget import (
     truncate,
     truncate_quoted,
 )
+from marklight.text.analyzer import query_terms
+from marklight.text.markdown import snippet
 from marklight.text.tokens import count_tokens, fits
 
 DEFAULT_TOKENS = 2000
@@ -65,6 +70,10 @@ MAX_FAILURES = 10
 """Files that could not be indexed, listed by name."""
 MAX_LISTED = 20
 """References that a note lists."""
+LINES_EACH = (None, 10, 5, 3, 2, 1, 0)
+"""Lines of a document in a list, tried in this order until all documents of the page fit."""
+MAX_LINE = 240
+"""Characters of a line in a list; of a longer one, as of a paragraph without line breaks, a part is shown."""
 HEAD_TOKENS = 100
 """Room for the lines of an outline or a list of tags that are no rows, besides the path."""
 CLOSEST = "There are no results. The passages below are the closest ones; none is likely to answer the query."
@@ -294,15 +303,21 @@ def listing_text(listing: Listing, state: str = "", tokens: int = DEFAULT_TOKENS
         return fit([], [f"0 documents. {reason}.", *notes], tokens)
     days = {document.date[:10] for document in listing.documents}
     day = days.pop() if len(days) == 1 < len(listing.documents) else ""
+    lines = sum(each.line_count for each in listing.documents)
+    count = f", {counted(lines, 'line')} on this page" if lines else ""
     head = (
-        f"{counted(listing.total, 'document')}, {counted(listing.passages, 'passage')}"
+        f"{counted(listing.total, 'document')}, {counted(listing.passages, 'passage')}{count}"
         f" (page {listing.page} of {listing.pages}, by {listing.sort}"
         f"{f', all dated {day}' if day else ''})"
     )
-    rows = [
-        f"[{rank}] {render.document_line(document, listing.several_collections, day=day)}"
-        for rank, document in enumerate(listing.documents, listing.first_rank)
-    ]
+    for most in LINES_EACH if lines else (0,):
+        rows = [
+            f"[{rank}] {render.document_line(document, listing.several_collections, day=day)}"
+            f"{_line_rows(document, most, listing)}"
+            for rank, document in enumerate(listing.documents, listing.first_rank)
+        ]
+        if fits(text := "\n".join([head, *rows, *notes]), tokens):
+            return text
     for shown in range(len(rows), -1, -1):
         left = len(rows) - shown
         more = [f"note: {left} of this page omitted; increase max_tokens to see them"] * bool(left)
@@ -311,6 +326,30 @@ def listing_text(listing: Listing, state: str = "", tokens: int = DEFAULT_TOKENS
             if fits(text, tokens):
                 return text
     return truncate(text, tokens)
+
+
+def _line_rows(document: ListedDocument, most: int | None, listing: Listing) -> str:
+    """Render the first lines of a document that match, numbered below their section, and the numbers of the others."""
+    rows = [""]
+    lines = document.matching_lines or ()
+    for section, of_section in groupby(lines[:most], lambda line: line.section):
+        if section and section != document.title:
+            rows.append(f"§ {one_line(section)}")
+        rows += (quoted(f"{line.line}: {_line_part(line.text, listing)}") for line in of_section)
+    if left := lines[len(lines[:most]) :]:
+        numbers = ", ".join(str(line.line) for line in left[:MAX_LISTED])
+        more = f" and {len(left) - MAX_LISTED} more" if len(left) > MAX_LISTED else ""
+        rows.append(f"{counted(len(left), 'more line')}: {numbers}{more}")
+    if document.more_lines:
+        rows.append(render.more_lines(document))
+    return "\n".join(rows)
+
+
+def _line_part(text: str, listing: Listing) -> str:
+    """Return a line, or of a very long one the part with the most words of the query."""
+    query = listing.query
+    terms = frozenset(query_terms(*query.spellings, languages=query.languages))
+    return one_line(snippet(text, terms, MAX_LINE, languages=query.languages))
 
 
 def tags_text(tags: Mapping[str, int], page: int, tokens: int = DEFAULT_TOKENS) -> str:

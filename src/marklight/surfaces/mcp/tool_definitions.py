@@ -31,6 +31,8 @@ STAGE_SETTINGS = {
 """Tool parameters that set a search stage for one call."""
 LIST_PAGE = 40
 """Documents on a page of a list: with lines of usual length they fit the default token budget."""
+LINES_TOKENS = 80
+"""Tokens of a document with some of its lines, which decide how many are on a page."""
 LISTED_KEYWORDS = (*("type", "items", "additionalProperties", "enum", "default", "description"),)
 """Keywords of JSON Schema that tools/list contains; limits are checked by the server, whose error names them."""
 RARE = frozenset(
@@ -142,7 +144,9 @@ class Tool:
         if stages:
             values["settings"] = {"search": stages}
         if self.operation == "list_documents":
-            values["limit"] = LIST_PAGE
+            values["lines"] = values.get("show") == "lines"
+            tokens = values.get("max_tokens", DEFAULT_TOKENS)
+            values["limit"] = max(1, tokens // LINES_TOKENS) if values["lines"] else LIST_PAGE
             if "category" in values:
                 values["where"] = {"category": values.pop("category")}
         if self.operation == "search":
