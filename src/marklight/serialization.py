@@ -141,7 +141,9 @@ def _object(kind: Any) -> Schema:
         if key.key == "document":
             added = _place_schemas()
         elif key.key[0] == "*":
-            added = _schema(hint)["properties"]
+            nested = _schema(hint)
+            added = nested["properties"]
+            optional |= added.keys() - set(nested["required"])
         elif any(issubclass(kind, part) for part in get_args(hint) if isinstance(part, type)):
             added = {key.key: {"type": "object"}}
         else:

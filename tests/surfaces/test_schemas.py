@@ -52,6 +52,7 @@ def closed(schema: Any) -> Any:
         ("graph", {}),
         ("page", {"ref": "guide/auth.md"}),
         ("list_documents", {"query": "tokens"}),
+        ("list_documents", {"query": "tokens", "lines": True}),
         ("status", {}),
         ("documents", {"limit": 1}),
         ("tags", {}),
