@@ -42,7 +42,7 @@ from marklight.model import (
 )
 from marklight.ports import DocumentMatch, IndexedFile, ScoredChunk
 from marklight.query import Filters, PathPattern
-from marklight.text.analyzer import fold, matches_phrases, normalize, title_key
+from marklight.text.analyzer import fold, matches_phrases, normalize, title_key, words_of
 from marklight.text.languages import MAX_COUNTED
 from tests.oracle.state import State
 
@@ -119,6 +119,9 @@ class MemoryDocuments:
         return sorted(ranks, key=lambda found: (ranks[found], len(found.path), found))[
             : max(0, limit)
         ]
+
+    def words_of_paths(self) -> frozenset[str]:
+        return words_of(id.path for id in self.state.entries)
 
     def chunks(self, ids: Sequence[str]) -> list[Chunk]:
         known = {chunk.id: chunk for chunk in self.state.chunks()}

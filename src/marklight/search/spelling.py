@@ -20,6 +20,7 @@ from marklight.text.analyzer import (
     has_cjk,
     query_analyses,
     stop_words,
+    words_of,
 )
 
 MIN_COMPOUND, MAX_COMPOUND = 3, 30
@@ -40,6 +41,10 @@ MAX_COMPARED = 500
 
 MAX_MISSING_WORDS = 3
 """Words missing from the library for which another spelling or a suggestion is looked up. Hand-set; not measured."""
+MAX_NAMED = 5
+"""Absent words that a notice names. Hand-set; not measured."""
+MIN_DIGITS = 3
+"""Digits of a number that is reported as absent: a smaller one is a count. Hand-set; not measured."""
 MIN_PREFIX = 2
 """Letters of a word that is completed. Hand-set; not measured."""
 MIN_FREQUENCY_RATIO = 3
@@ -49,6 +54,11 @@ Queries with half of their last word: .776 with 1, .779 with 3, .776 with 10, on
 _LAST_WORD = lazy_pattern(r"(?<![\w.@-])[^\W\d_]+$")
 
 _WORD = lazy_pattern(r"[^\W_]+(?:['’][^\W_]+)*")
+_IDENTIFIER = lazy_pattern(r"[^\W_]+(?:_+[^\W_]+)+")
+_LITERAL = lazy_pattern(
+    r"(?<![\w.@/:-])(?:(?=\S*\w\w)\w+(?:[/:-]+\w+)*(?:[.@]\w+(?:[/:-]+\w+)*)+|[^\W\d_]+(?:-\w+)*-\w*\d\w*)"
+)
+"""A host name, file name, address, version, or a code such as ERR-4471; no abbreviation such as `e.g.`."""
 _PART = lazy_pattern(r"[^\W_]+")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _HYPHENS = r"-‐‑_./'’"
@@ -65,6 +75,7 @@ class Spelling:
     A single word that no passage contains is completed or corrected: `kuber` and `kuberntes` find Kubernetes. In a longer
     query the correction is suggested: of 180 queries about other topics, two more had results if it was searched. While somebody types (`--prefix`), the last
     word is also searched as the beginning of a word that occurs in far more documents than it does.
+    A notice names the other words and identifiers that the library does not contain.
     """
 
     def __call__(self, query: Query, tools: Tools) -> Query:
@@ -76,29 +87,91 @@ class Spelling:
             return query  # words of another language are no misspellings of those of the library
         typed = _query_words(query.text)
         compounds = [*_join_compounds(query.text, typed), *_without_apostrophes(query.text)]
-        words = (word.folded for word in (*typed, *compounds))
+        identifiers = _matches(_IDENTIFIER, query.text)
+        words = (word.folded for word in (*typed, *compounds, *identifiers))
         indexed = _in_index(words, tools.snapshot, query.languages)
         corrections = {
             compound: compound.folded
             for compound in _non_overlapping(word for word in compounds if word.folded in indexed)
             if not _occurs_as_typed(compound, tools.snapshot)
         }
-        missing = _non_overlapping(
-            [*corrections, *(word for word in typed if word.folded not in indexed)]
-        )
-        for word in missing[len(corrections) :][:MAX_MISSING_WORDS]:
-            if split := split_compound(word.folded, tools.snapshot):
-                corrections[word] = split
-            elif word.is_plain and (
-                suggestion := suggest(word.folded, tools.snapshot, query.languages)
-            ):
-                absent = f'No passage contains "{word.text}"'
-                if len(query.text.split()) == 1:  # like a word that is completed
-                    corrections[word] = suggestion
-                    tools.notify(f'{absent}. Searching for "{suggestion}"')
-                else:
-                    tools.notify(f'{absent}. Did you mean "{suggestion}"?')
+        unknown = (word for word in (*identifiers, *typed) if word.folded not in indexed)
+        missing = _non_overlapping([*corrections, *unknown])[len(corrections) :]
+        absent = [word for word in missing if word in identifiers]
+        for word in [word for word in missing if word not in identifiers][:MAX_MISSING_WORDS]:
+            spelling = _other_spelling(word, query, tools)
+            if spelling:
+                corrections[word] = spelling
+            elif spelling is None:
+                absent.append(word)
+        if query.text != query.hypothesis:  # the words of an invented answer are no search terms
+            _report_absent(absent, corrections, query, tools)
         return _with_corrections(query, corrections)
+
+
+def _other_spelling(word: QueryWord, query: Query, tools: Tools) -> str | None:
+    """Return the spelling to search for in place of a word, empty if it is only suggested, or None if there is none."""
+    if split := split_compound(word.folded, tools.snapshot):
+        return split
+    if not word.is_plain:
+        return None
+    suggestion = suggest(word.folded, tools.snapshot, query.languages)
+    if not suggestion:
+        return None
+    absent = f'No passage contains "{word.text}"'
+    if len(query.text.split()) == 1:  # like a word that is completed
+        tools.notify(f'{absent}. Searching for "{suggestion}"')
+        return suggestion
+    tools.notify(f'{absent}. Did you mean "{suggestion}"?')
+    return ""
+
+
+def _report_absent(
+    words: Sequence[QueryWord], corrected: Iterable[QueryWord], query: Query, tools: Tools
+) -> None:
+    """Add a notice with the words that no document contains, and the host names, files, versions and codes."""
+    terms = [word for word in words if _is_term(word, query)]
+    known = [*corrected]
+    literals = [
+        word
+        for word in _non_overlapping([*known, *_matches(_LITERAL, query.text)])[len(known) :]
+        if _is_term(word, query) and not _occurs(word, tools.snapshot)
+    ]
+    absent = _non_overlapping([*literals, *_in_no_document(terms, tools.snapshot)])
+    quoted = [f'"{word.text}"' for word in sorted(absent)]
+    if len(quoted) > MAX_NAMED:
+        quoted[MAX_NAMED:] = [f"{len(quoted) - MAX_NAMED} other words"]
+    if quoted:
+        *first, last = quoted
+        listed = f"{', '.join(first)} or {last}" if first else last
+        tools.notify(f"No document contains {listed}")
+
+
+def _is_term(word: QueryWord, query: Query) -> bool:
+    """Exclude single letters, small numbers, parts of a date that documents have, and a word that somebody is typing."""
+    has_digits = word.folded[-1].isdigit()
+    if query.prefix and word.end == len(query.text):
+        return False
+    if has_digits and query.dated_reading:
+        return False
+    return len(word.folded) >= (MIN_DIGITS if word.folded.isdigit() else MIN_PREFIX)
+
+
+def _in_no_document(words: Sequence[QueryWord], snapshot: Snapshot) -> list[QueryWord]:
+    """Drop the words that occur in a path, or in text of a document that is in no passage."""
+    if not words:
+        return []
+    in_text = snapshot.vocabulary.document_frequencies([word.folded for word in words])
+    in_paths = snapshot.documents.words_of_paths()
+    return [word for word in words if word.folded not in in_text and word.folded not in in_paths]
+
+
+def _occurs(literal: QueryWord, snapshot: Snapshot) -> bool:
+    """Return true if a passage has a literal as it is typed, or paths have its parts."""
+    phrase = Filters(phrases=(literal.text,))
+    if snapshot.metadata.matching_documents(phrase, 1):
+        return True
+    return words_of([literal.text]) <= snapshot.documents.words_of_paths()
 
 
 class QueryWord(NamedTuple):
@@ -190,10 +263,15 @@ def complete(word: str, snapshot: Snapshot, languages: Sequence[str] = (ENGLISH,
 
 
 def _query_words(text: str) -> list[QueryWord]:
-    """Return the words of a query, without those with an apostrophe or CJK characters."""
-    matches = islice(_WORD.finditer(text), MAX_QUERY_TERMS)
+    """Return the words of a query, without those with an apostrophe."""
+    return [word for word in _matches(_WORD, text) if word.folded.isalnum()]
+
+
+def _matches(pattern: re.Pattern[str], text: str) -> list[QueryWord]:
+    """Return the matches of a pattern in a query, without those with CJK characters."""
+    matches = islice(pattern.finditer(text), MAX_QUERY_TERMS)
     words = (QueryWord(match.start(), match.end(), match[0], fold(match[0])) for match in matches)
-    return [word for word in words if word.folded.isalnum() and not has_cjk(word.folded)]
+    return [word for word in words if not has_cjk(word.folded)]
 
 
 def _join_compounds(text: str, words: Sequence[QueryWord]) -> list[QueryWord]:

@@ -71,6 +71,7 @@ _IZE = lazy_pattern(r"(?<=[a-z]{3})iz(?=(?:es?|ed|ers?|ing|ations?|able)$)")
 _CODE_TOKEN = lazy_pattern(r"c\+\+|[A-Za-z_$][\w$]*|::|\d+(?:\.\d+)*|[^\W\d_]+", re.IGNORECASE)
 _PART = lazy_pattern(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_]+")
 _WORD = lazy_pattern(r"\w+")
+_RUN = lazy_pattern(r"[^\W_]+")
 _ASCII_WORD = lazy_pattern(r"\w+", re.ASCII)
 _PART_BOUNDARY = lazy_pattern(r"[a-z0-9][A-Z]|[A-Z][A-Z][a-z]|[^\W_]_+[^\W_]")
 """A boundary between the words of an identifier: `getUser`, `HTTPError`, `user_id`."""
@@ -203,6 +204,11 @@ def first_words(text: str) -> str:
     words = _CJK_CHARACTER_OR_WORD.finditer(text)
     beyond = next(islice(words, MAX_QUERY_WORDS, None), None)
     return text[: beyond.start()].rstrip() if beyond else text
+
+
+def words_of(texts: Iterable[str]) -> frozenset[str]:
+    """Return the folded runs of letters and digits of some texts."""
+    return frozenset(_RUN.findall(fold("\n".join(texts))))
 
 
 def trim_stop_words(text: str, language: str = ENGLISH) -> str:

@@ -27,7 +27,7 @@ from marklight.model import (
 )
 from marklight.ports import IndexedFile, ScoredChunk
 from marklight.query import Filters
-from marklight.text.analyzer import normalize, title_key
+from marklight.text.analyzer import normalize, title_key, words_of
 
 if TYPE_CHECKING:
     from marklight.engines.relational import Row, SqlSession
@@ -202,6 +202,15 @@ class RelationalDocuments:
             [f"{_like(name)}%", f"% {_like(name)}%", DOCUMENT_SCORE, *words, max(0, limit)],
         )
         return [DocumentId(collection, path) for collection, path, _ in rows]
+
+    def words_of_paths(self) -> frozenset[str]:
+        """Return the folded words of all paths; read once for a generation."""
+
+        def read() -> frozenset[str]:
+            rows = self._session.all("SELECT path FROM documents", [])
+            return words_of({part for (path,) in rows for part in path.split("/")})
+
+        return self._snapshot.cache.once("words of paths", read)
 
     def chunks(self, ids: Sequence[str]) -> list[Chunk]:
         """Return the passages in the given order; missing ids are skipped."""
