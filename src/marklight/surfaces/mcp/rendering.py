@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
 from textwrap import indent
 from typing import Any
 
@@ -70,8 +69,10 @@ MAX_FAILURES = 10
 """Files that could not be indexed, listed by name."""
 MAX_LISTED = 20
 """References that a note lists."""
-LINES_EACH = (None, 10, 5, 3, 2, 1, 0)
-"""Lines of a document in a list, tried in this order until all documents of the page fit."""
+MAX_NUMBERS = 5
+"""Numbers of lines of a document that are left out of a list."""
+REST_TOKENS = 16
+"""Room for the line with these numbers."""
 MAX_LINE = 240
 """Characters of a line in a list; of a longer one, as of a paragraph without line breaks, a part is shown."""
 HEAD_TOKENS = 100
@@ -310,14 +311,13 @@ def listing_text(listing: Listing, state: str = "", tokens: int = DEFAULT_TOKENS
         f" (page {listing.page} of {listing.pages}, by {listing.sort}"
         f"{f', all dated {day}' if day else ''})"
     )
-    for most in LINES_EACH if lines else (0,):
-        rows = [
-            f"[{rank}] {render.document_line(document, listing.several_collections, day=day)}"
-            f"{_line_rows(document, most, listing)}"
-            for rank, document in enumerate(listing.documents, listing.first_rank)
-        ]
-        if fits(text := "\n".join([head, *rows, *notes]), tokens):
-            return text
+    rows = [
+        f"[{rank}] {render.document_line(document, listing.several_collections, day=day)}"
+        for rank, document in enumerate(listing.documents, listing.first_rank)
+    ]
+    if lines:
+        room = tokens - count_tokens("\n".join([head, *rows, *notes]))
+        rows = ["\n".join(parts) for parts in zip(rows, _line_rows(listing, room), strict=True)]
     for shown in range(len(rows), -1, -1):
         left = len(rows) - shown
         more = [f"note: {left} of this page omitted; increase max_tokens to see them"] * bool(left)
@@ -328,27 +328,53 @@ def listing_text(listing: Listing, state: str = "", tokens: int = DEFAULT_TOKENS
     return truncate(text, tokens)
 
 
-def _line_rows(document: ListedDocument, most: int | None, listing: Listing) -> str:
-    """Render the first lines of a document that match, numbered below their section, and the numbers of the others."""
-    rows = [""]
-    lines = document.matching_lines or ()
-    for section, of_section in groupby(lines[:most], lambda line: line.section):
-        if section and section != document.title:
-            rows.append(f"§ {one_line(section)}")
-        rows += (quoted(f"{line.line}: {_line_part(line.text, listing)}") for line in of_section)
-    if left := lines[len(lines[:most]) :]:
-        numbers = ", ".join(str(line.line) for line in left[:MAX_LISTED])
-        more = f" and {len(left) - MAX_LISTED} more" if len(left) > MAX_LISTED else ""
-        rows.append(f"{counted(len(left), 'more line')}: {numbers}{more}")
+def _line_rows(listing: Listing, room: int) -> list[str]:
+    """Return for each document its lines that match: in turn one line of each, as long as there is room."""
+    rows = [_numbered_lines(document, listing) for document in listing.documents]
+    counts = [0] * len(rows)
+    room -= REST_TOKENS * len(rows)
+    unfinished = [index for index, own in enumerate(rows) if own]
+    while unfinished:
+        for index in tuple(unfinished):
+            room -= count_tokens(rows[index][counts[index]])
+            if room >= 0:
+                counts[index] += 1
+            if room < 0 or counts[index] == len(rows[index]):
+                unfinished.remove(index)
+    return [
+        "\n".join([*own[:count], *_rest(document, count)])
+        for own, count, document in zip(rows, counts, listing.documents, strict=True)
+    ]
+
+
+def _numbered_lines(document: ListedDocument, listing: Listing) -> list[str]:
+    """Return the lines of a document that match, quoted with their numbers, the first of a section below its heading."""
+    rows: list[str] = []
+    section = document.title
+    for line in document.matching_lines or ():
+        head = f"§ {one_line(line.section)}\n" if line.section and line.section != section else ""
+        rows.append(f"{head}{quoted(f'{line.line}: {_line_part(line.text, listing)}')}")
+        section = line.section
+    return rows
+
+
+def _rest(document: ListedDocument, shown: int) -> list[str]:
+    """Return how many lines of a document are left out, with the numbers of the next ones."""
+    rows: list[str] = []
+    if left := (document.matching_lines or ())[shown:]:
+        numbers = ", ".join(str(line.line) for line in left[:MAX_NUMBERS])
+        following = " …" if len(left) > MAX_NUMBERS else ""
+        rows.append(f"{counted(len(left), 'more line')}: {numbers}{following}")
     if document.more_lines:
         rows.append(render.more_lines(document))
-    return "\n".join(rows)
+    return rows
 
 
 def _line_part(text: str, listing: Listing) -> str:
     """Return a line, or of a very long one the part with the most words of the query."""
     query = listing.query
     terms = frozenset(query_terms(*query.spellings, languages=query.languages))
+    text = " ".join(text.split())  # tables are padded
     return one_line(snippet(text, terms, MAX_LINE, languages=query.languages))
 
 

@@ -31,7 +31,7 @@ STAGE_SETTINGS = {
 """Tool parameters that set a search stage for one call."""
 LIST_PAGE = 40
 """Documents on a page of a list: with lines of usual length they fit the default token budget."""
-LINES_TOKENS = 80
+LINES_TOKENS = 150
 """Tokens of a document with some of its lines, which decide how many are on a page."""
 LISTED_KEYWORDS = (*("type", "items", "additionalProperties", "enum", "default", "description"),)
 """Keywords of JSON Schema that tools/list contains; limits are checked by the server, whose error names them."""
