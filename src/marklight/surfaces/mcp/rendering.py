@@ -71,7 +71,7 @@ MAX_LISTED = 20
 """References that a note lists."""
 MAX_NUMBERS = 5
 """Numbers of lines of a document that are left out of a list."""
-REST_TOKENS = 16
+REST_TOKENS = 24
 """Room for the line with these numbers."""
 MAX_LINE = 240
 """Characters of a line in a list; of a longer one, as of a paragraph without line breaks, a part is shown."""

@@ -218,7 +218,9 @@ def tools_for(several_collections: bool, reranker: bool = True) -> Mapping[str, 
                 Parameter.of(
                     "links_from", "string", "Linked from this document.", maxLength=MAX_REF
                 ),
-                Parameter.of("show", "string", "", enum=["documents", "lines", "tags"]),
+                Parameter.of(
+                    "show", "string", "What to list.", enum=["documents", "lines", "tags"]
+                ),
                 MAX_TOKENS,
             ),
             unlisted=RARE,
@@ -265,7 +267,7 @@ def tools_for(several_collections: bool, reranker: bool = True) -> Mapping[str, 
             "get",
             (
                 REFS,
-                Parameter.of("line_numbers", "boolean", "Number them.", default=False),
+                Parameter.of("line_numbers", "boolean", "Number the lines.", default=False),
                 MAX_TOKENS,
             ),
         ),
