@@ -307,6 +307,16 @@ def test_documents_are_found_by_words_of_their_titles_aliases_and_paths(engine: 
         assert names("") == names("notes") == names("release", 0) == []
 
 
+def test_the_words_of_all_paths_are_those_of_the_current_documents(engine: Engine) -> None:
+    put(engine, entry("Über/kafka_topics.md", "x"), entry("notes.txt", "x"))
+    with engine.snapshot() as snapshot:
+        words = {"uber", "kafka", "topics", "md", "notes", "txt"}
+        assert snapshot.documents.words_of_paths() == words
+    commit(engine, Batch(removed=(id_of("notes.txt"),)))
+    with engine.snapshot() as snapshot:
+        assert snapshot.documents.words_of_paths() == words - {"notes", "txt"}
+
+
 def test_titles_with_a_prefix_are_listed_shortest_first(engine: Engine) -> None:
     put(
         engine,
