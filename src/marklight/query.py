@@ -187,6 +187,8 @@ class Query:
     """The words of other spellings, as corrected or completed."""
     typed_text: str = ""
     """The text as typed, without operators, where its last word is the beginning of other words or of titles."""
+    absent_share: float = 0.0
+    """Share of the idf of the words that is of words which no document contains; these count most."""
     expanded_with: Mapping[str, float] = field(default_factory=dict)
     """Similar terms of the vocabulary added for vector search, with their cosine similarity."""
 

@@ -87,3 +87,14 @@ def test_of_many_absent_words_some_are_named(tmp_path: Path) -> None:
     names = [f"zebra_{number}_size" for number in range(9)]
     [notice] = absent(tmp_path, f"where are the keys of the {' '.join(names)}")
     assert notice.endswith('"zebra_4_size" or 4 other words')
+
+
+def test_the_share_of_absent_words_is_that_of_their_idf(tmp_path: Path) -> None:
+    with library(write(tmp_path, PAGES)) as lib:
+        shares = [
+            lib.search(text, mode="keyword").query.absent_share
+            for text in ("restart the brokers", "restart the Haskell brokers", "Haskell")
+        ]
+    assert shares[0] == 0
+    assert 1 / 3 <= shares[1] < 1 / 2  # one of three words, and the rarest
+    assert shares[2] == 1

@@ -9,6 +9,7 @@ from itertools import islice, pairwise
 from typing import NamedTuple
 
 from marklight.lazy import dataclass, lazy_pattern
+from marklight.lexical import term_weight
 from marklight.ports import FULL_COVERAGE, Snapshot, Tools
 from marklight.query import Filters, Mode, Query
 from marklight.text.analyzer import (
@@ -105,7 +106,10 @@ class Spelling:
             elif spelling is None:
                 absent.append(word)
         if query.text != query.hypothesis:  # the words of an invented answer are no search terms
-            _report_absent(absent, corrections, query, tools)
+            absent = _absent(absent, corrections, query, tools)
+            _report_absent(absent, tools)
+            share = _idf_share(absent, typed, tools.snapshot)
+            query = replace(query, absent_share=share) if share else query
         return _with_corrections(query, corrections)
 
 
@@ -126,10 +130,10 @@ def _other_spelling(word: QueryWord, query: Query, tools: Tools) -> str | None:
     return ""
 
 
-def _report_absent(
+def _absent(
     words: Sequence[QueryWord], corrected: Iterable[QueryWord], query: Query, tools: Tools
-) -> None:
-    """Add a notice with the words that no document contains, and the host names, files, versions and codes."""
+) -> list[QueryWord]:
+    """Return the words that no document contains, and the host names, files, versions and codes."""
     terms = [word for word in words if _is_term(word, query)]
     known = [*corrected]
     literals = [
@@ -137,7 +141,11 @@ def _report_absent(
         for word in _non_overlapping([*known, *_matches(_LITERAL, query.text)])[len(known) :]
         if _is_term(word, query) and not _occurs(word, tools.snapshot)
     ]
-    absent = _non_overlapping([*literals, *_in_no_document(terms, tools.snapshot)])
+    return _non_overlapping([*literals, *_in_no_document(terms, tools.snapshot)])
+
+
+def _report_absent(absent: Sequence[QueryWord], tools: Tools) -> None:
+    """Add a notice with the words that no document contains."""
     quoted = [f'"{word.text}"' for word in sorted(absent)]
     if len(quoted) > MAX_NAMED:
         quoted[MAX_NAMED:] = [f"{len(quoted) - MAX_NAMED} other words"]
@@ -145,6 +153,21 @@ def _report_absent(
         *first, last = quoted
         listed = f"{', '.join(first)} or {last}" if first else last
         tools.notify(f"No document contains {listed}")
+
+
+def _idf_share(
+    absent: Sequence[QueryWord], words: Sequence[QueryWord], snapshot: Snapshot
+) -> float:
+    """Return the share of the idf of a query that its absent words have."""
+    if not absent:
+        return 0.0
+    content = (word for word in words if word.folded not in stop_words())
+    others = _non_overlapping([*absent, *content])[len(absent) :]
+    frequencies = snapshot.vocabulary.document_frequencies([word.folded for word in others])
+    documents = snapshot.status.counts("").documents
+    missing = len(absent) * term_weight(documents, 0)
+    found = sum(term_weight(documents, frequencies.get(word.folded, 0)) for word in others)
+    return missing / (missing + found)
 
 
 def _is_term(word: QueryWord, query: Query) -> bool:
