@@ -23,6 +23,7 @@ from marklight.text.analyzer import (
     stop_words,
     words_of,
 )
+from marklight.text.languages import documents_by_language
 
 MIN_COMPOUND, MAX_COMPOUND = 3, 30
 """Letters of a word that is split. Hand-set; not measured."""
@@ -105,12 +106,19 @@ class Spelling:
                 corrections[word] = spelling
             elif spelling is None:
                 absent.append(word)
-        if query.text != query.hypothesis:  # the words of an invented answer are no search terms
+        is_invented = query.text == query.hypothesis  # its words are no search terms
+        if not is_invented and _is_in_language_of_documents(query, tools.snapshot):
             absent = _absent(absent, corrections, query, tools)
             _report_absent(absent, tools)
             share = _idf_share(absent, typed, tools.snapshot)
             query = replace(query, absent_share=share) if share else query
         return _with_corrections(query, corrections)
+
+
+def _is_in_language_of_documents(query: Query, snapshot: Snapshot) -> bool:
+    """Return true if any document is in the language of a query; else hardly any of its words occurs."""
+    total = snapshot.status.counts("").documents
+    return query.languages[0] in documents_by_language(snapshot.metadata.languages(), total)
 
 
 def _other_spelling(word: QueryWord, query: Query, tools: Tools) -> str | None:
