@@ -46,7 +46,7 @@ QUERY_LENGTH = QueryFeatures._fields.index("query_length")
 TEMPERATURES = (0.1, 0.2, 0.4, 0.6, 0.9)
 LEGS: tuple[dict[str, float], ...] = ({"relative_bm25": 1.0}, {"cosine": 1.0})
 AXES = {
-    "lexical": (0.8, 1.2, 1.6, 2.0, 2.8, 3.6),
+    "lexical": (0.8, 1.2, 1.5, 1.8, 2.2, 2.8, 3.6),
     "title": (0.0, 0.5, 1.0, 1.5, 2.0),
     "path": (0.0, 0.5, 1.0, 1.5, 2.0),
 }
@@ -84,7 +84,7 @@ PLANS = {
     "hybrid": Plan(
         {"cosine": 1.0},
         AXES,
-        EXCESS,
+        (*EXCESS, "query_length", "absent_share"),
         ("best_cosine", "best_coverage"),
         ("log_share", *NEAR),
         # With 1, 6 of 100 off-topic queries of left-out sets are answered and .2 of 100 answerable ones refused; with 1.5, 9 and .1.
@@ -137,7 +137,7 @@ def learned(
         temperature = min(fits, key=lambda each: fits[each][1])
         none = LogisticCurve(0.0, {})
         kept = FusionWeights(weights, temperature, none, none, fits[temperature][0])
-    lines = unrelated_lines(known) if plan.answer == EXCESS else {}
+    lines = unrelated_lines(known) if {*EXCESS} <= {*plan.answer} else {}
     ranking = replace(kept, unrelated=lines)
     answer, word = (answer_curve(plan, known, ranking, short) for short in (False, True))
     return replace(ranking, answer=answer, single_term_answer=word)

@@ -230,6 +230,7 @@ def test_query_features_are_computed_over_the_best_of_each_list(tools: Tools) ->
             corpus_size=log(4),
             many_near=0.0,
             many_near_length=0.0,
+            absent_share=0.0,
         )
     )
 

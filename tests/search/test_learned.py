@@ -41,6 +41,7 @@ FLAT = QueryFeatures(
     corpus_size=log(1001),
     many_near=0.0,
     many_near_length=0.0,
+    absent_share=0.0,
 )
 
 

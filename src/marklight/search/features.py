@@ -39,6 +39,9 @@ MIN_CORPUS_SIZE = 25
 """Passages below which nothing was learned about answerability; fewer that pass a filter count as so many."""
 MAX_PHRASE_WORDS = 6
 """Longest query that is also matched as a phrase. Hand-set; not measured."""
+COVERAGE_POWER = 1.5
+"""Exponent of term coverage in the feature `lexical`. With 1, 1.5 and 2, the mean reciprocal rank of the right document over 248
+questions about seven vaults is .784, .794 and .795, but nDCG@10 falls by at most 0, .003 and .010 on any of five judged sets."""
 FIRST_READ = 4
 """Passages that are searched for the query as a phrase before all others are read."""
 PATH_CACHE_SIZE = 4096
@@ -60,7 +63,7 @@ class PassageFeatures(NamedTuple):
     relative_bm25: Column
     """BM25 divided by the best BM25; that of the last one where keyword search did not return the passage."""
     lexical: Column
-    """Relative BM25 × term coverage: terms count less the more of the query is missing."""
+    """Relative BM25 × a power of term coverage: terms count less the more of the query is missing."""
     coverage: Column
     """Term coverage: idf-weighted share of the query terms that the passage contains."""
     exact_phrase: Column
@@ -94,6 +97,8 @@ class QueryFeatures(NamedTuple):
     """Ten times the tenth highest cosine above `NEAR_COSINE`, else 0: high where many passages may be relevant."""
     many_near_length: float
     """`many_near` × `query_length`: among passages near a long query more are relevant."""
+    absent_share: float
+    """Share of the idf of the query that is of words which no document contains."""
 
 
 def with_missing_cosines(pool: Pool, query: Query, tools: Tools) -> Pool:
@@ -169,7 +174,9 @@ def passage_features(pool: Pool, query: Query, tools: Tools) -> PassageFeatures:
         cosine=[10 * one for one in cosine],
         standard_cosine=[(one - mean) / deviation for one in cosine],
         relative_bm25=relative_bm25,
-        lexical=[one * share for one, share in zip(relative_bm25, coverage, strict=True)],
+        lexical=[
+            one * share**COVERAGE_POWER for one, share in zip(relative_bm25, coverage, strict=True)
+        ],
         coverage=coverage,
         exact_phrase=[float(id in phrases) for id in ids],
         title=title,
@@ -216,6 +223,7 @@ def query_features(
         corpus_size=log(1 + _corpus_size(query, tools)),
         many_near=near_tenth,
         many_near_length=near_tenth * log(1 + length),
+        absent_share=query.absent_share,
     )
 
 
