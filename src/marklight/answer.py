@@ -6,12 +6,15 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import datetime, timedelta
 from math import ceil
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from marklight.errors import Message
 from marklight.lazy import dataclass
 from marklight.model import Chunk, Counts, DocumentId, Kind, json_keys
 from marklight.query import Query
+
+if TYPE_CHECKING:
+    from marklight.text.units import Unit
 
 MAX_PLACES_NAMED = 3
 """Places that a notice about omitted results names."""
@@ -106,6 +109,8 @@ class Hit:
     """Documents that are linked with this one and are no results themselves, nearest to the query first."""
     more: int = 0
     """Passages of the document that match too and are no results, since a document has a limited number."""
+    continues: Unit | None = None
+    """Where the list, table, procedure, definition list or code block goes on that the passage ends in."""
 
     @property
     def why(self) -> tuple[Why, ...]:
@@ -156,6 +161,7 @@ class Hit:
             self.similar,
             self.linked,
             self.more if more is None else more,
+            self.continues,
         )
 
     def __str__(self) -> str:
@@ -216,7 +222,7 @@ class Level(NamedTuple):
 
 @json_keys(
     "rank score verdict chunk_id document@lines title headings anchor lines kind content snippet modified dated levels"
-    " similar linked more boilerplate why"
+    " similar linked more continues boilerplate why"
 )
 @dataclass(frozen=True, slots=True)
 class RankedPassage:
@@ -256,6 +262,8 @@ class RankedPassage:
     """Documents linked with this one that are no results themselves."""
     more: int
     """Number of passages of the document that match too and are no results: a document has a limited number."""
+    continues: str | None
+    """The place where its list, table, procedure, definition list or code block goes on; null if it is complete."""
     boilerplate: tuple[tuple[int, int], ...]
     """Parts of `content` that many documents share and that are not ranked: first character, and the one after the last."""
     why: tuple[Why, ...]
@@ -447,6 +455,7 @@ class Answer(Result):
         return tuple(self._result(rank, hit, frozenset(terms)) for rank, hit in enumerate(hits, 1))
 
     def _result(self, rank: int, hit: Hit, terms: frozenset[str]) -> RankedPassage:
+        from marklight.formatting import place_text
         from marklight.text.markdown import readable, snippet
 
         chunk = hit.chunk
@@ -470,6 +479,9 @@ class Answer(Result):
             similar=hit.similar,
             linked=hit.linked,
             more=hit.more,
+            continues=place_text(chunk.document, self.several_collections, hit.continues.lines)
+            if hit.continues
+            else None,
             boilerplate=chunk.boilerplate,
             why=hit.why if self.explain else (),
         )

@@ -329,6 +329,7 @@ def hit_text(
     """Return a header with label, place and score, then the quoted passage."""
     where = headed_place(hit.chunk, several_collections, style)
     below = (
+        rest_line(hit, several_collections, style),
         similar_line(hit, several_collections, style),
         linked_line(hit, several_collections, style),
     )
@@ -339,6 +340,21 @@ def hit_text(
             *(style.dim(line) for line in below if line),
         ]
     )
+
+
+def rest_line(
+    hit: Hit,
+    several_collections: bool = False,
+    style: Style = PLAIN,
+    read: Callable[[str], str] = "get {}".format,
+) -> str:
+    """Return `list goes on to line 44: get guide/auth.md:33-44` for a hit that ends inside a unit, else nothing."""
+    if not hit.continues:
+        return ""
+    kind, lines = hit.continues
+    document = hit.chunk.document
+    place = style.rooted(place_text(document, several_collections, lines), document)
+    return f"{kind} goes on to line {lines[1]}: {read(place)}"
 
 
 def similar_line(hit: Hit, several_collections: bool = False, style: Style = PLAIN) -> str:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from marklight.answer import Level
 from marklight.model import Chunk, Entry, Heading
 from marklight.text.lines import DocumentLines, Lines
+
+if TYPE_CHECKING:
+    from marklight.text.units import Unit
 
 LEVELS = ("passage", "neighbours", "block", "parent", "section", "document")
 MAX_PASSAGES_PER_PARENT = 20
@@ -25,6 +29,22 @@ class OutlinedPage:
         self._sections = [heading.lines for heading in outline]
         self._has_title = bool(outline) and outline[0].lines[1] >= outline[-1].lines[1]
         self._enclosing = _enclosing_sections(self._sections)
+
+    def own_lines(self, line: int) -> Lines:
+        """Return the lines from the heading above a line to the next heading."""
+        above = bisect_right(self._sections, line, key=lambda section: section[0])
+        first = self._sections[above - 1][0] if above else self.page.body
+        following = self._sections[above : above + 1]
+        return min(first, line), following[0][0] - 1 if following else len(self.page)
+
+    def unit(self, line: int) -> Unit | None:
+        """Return the list, table, procedure, definition list or code block that a line is part of."""
+        from marklight.text.units import units
+
+        for unit in units(self.page, self.own_lines(line)):
+            if unit.lines[1] >= line:
+                return unit if unit.lines[0] <= line else None
+        return None
 
     def section(self, lines: Lines) -> Lines:
         """Return the smallest section that contains these lines.

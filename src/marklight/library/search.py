@@ -34,7 +34,7 @@ from marklight.model import Counts, DocumentId
 from marklight.place import complete_commands
 from marklight.ports import Embedder, Progress, Reranker, Snapshot, Tools
 from marklight.query import Mode, Query
-from marklight.search.context import OpenDocuments, levels
+from marklight.search.context import OpenDocuments, levels, with_rests
 from marklight.search.pipeline import GONE, Pipeline
 from marklight.text.languages import documents_by_language, query_languages
 
@@ -245,12 +245,13 @@ def find_passages(search: OpenSearch) -> FoundPassages:
     if damaged:
         ranking = ranking.without(damaged, DAMAGED)
     shown = {hit.chunk.document for hit in ranking.passages}
+    documents = OpenDocuments(snapshot)
     return FoundPassages(
-        ranking,
+        ranking.with_passages(with_rests(ranking.passages, documents)),
         damaged,
         snapshot.documents.modified_times(shown),
         snapshot.documents.dates(shown),
-        levels((hit.chunk for hit in ranking.passages), OpenDocuments(snapshot)),
+        levels((hit.chunk for hit in ranking.passages), documents),
     )
 
 

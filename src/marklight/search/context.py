@@ -23,6 +23,7 @@ from marklight.text.lines import DocumentLines, Lines
 
 if TYPE_CHECKING:
     from marklight.levels import OutlinedPage
+    from marklight.text.units import Unit
 
 
 class OpenDocuments(dict[DocumentId, "OutlinedPage | None"]):
@@ -47,6 +48,21 @@ class OpenDocuments(dict[DocumentId, "OutlinedPage | None"]):
         if document is None:
             return chunk.lines
         return level_lines(chunk, level, document, partial(self._parts, chunk, count=count))
+
+    def rest_of_unit(self, chunk: Chunk) -> Unit | None:
+        """Return where the list, table or other unit goes on that a passage ends in; None if it is complete."""
+        document = self[chunk.document]
+        last = chunk.lines[1]
+        unit = document.unit(last) if document else None
+        if document is None or unit is None:
+            return None
+        # A passage may end inside a line.
+        end = document.page.between(last, last).rstrip()
+        is_whole = end.endswith(chunk.text.rstrip().rpartition("\n")[2])
+        rest = (last + 1 if is_whole else last), unit.lines[1]
+        if rest[0] > rest[1] or not any(map(str.isalnum, document.page.between(*rest))):
+            return None
+        return unit._replace(lines=document.page.trimmed(rest))
 
     def levels(self, chunk: Chunk) -> tuple[Level, ...]:
         """Return the context levels of a passage with their sizes, smallest first."""
@@ -103,6 +119,14 @@ def levels(chunks: Iterable[Chunk], documents: OpenDocuments) -> dict[str, tuple
         id: stored.get(id) or documents.levels(parent_passage(chunk, documents))
         for id, chunk in shown.items()
     }
+
+
+def with_rests(hits: Hits, documents: OpenDocuments) -> Hits:
+    """Return hits with the place where the list, table or other unit goes on that they end in."""
+    rests = [documents.rest_of_unit(hit.chunk) for hit in hits]
+    return tuple(
+        replace(hit, continues=rest) if rest else hit for hit, rest in zip(hits, rests, strict=True)
+    )
 
 
 def expand(chunk: Chunk, level: str, documents: OpenDocuments, count: int = 1) -> Extract:

@@ -16,6 +16,7 @@ from marklight.formatting import (
     linked_line,
     one_line,
     place_text,
+    rest_line,
     visible,
 )
 from marklight.model import trail
@@ -107,6 +108,8 @@ def answer_view(answer: Answer, style: Style, width: int, *, everything: bool = 
             )
             lines.append(header(hit, answer, style, width, follows=at > 0, scored=scored))
             lines += passage_rows(hit, answer.query, matcher, style, width, rows)
+            if rest := rest_line(hit, answer.several_collections, style):
+                lines.append(GUTTER + style.dim(cut(rest, width - len(GUTTER))))
         linked = linked_line(group[0], answer.several_collections, style)
         if answer.hits and linked:
             lines.append(style.dim(cut(FURTHER + linked, width)))

@@ -28,6 +28,7 @@ from marklight.formatting import (
     one_line,
     place_text,
     quoted,
+    rest_line,
     similar_line,
     visible,
 )
@@ -198,6 +199,7 @@ def _hit_head(rank: int, hit: Hit, answer: Answer) -> str:
     lines = [
         f"[{rank}] {headed_place(hit.chunk, several)} ({hit.score:.2f})",
         f"why: {why}" if why else "",
+        rest_line(hit, several, read=call),
         similar_line(hit, several),
     ]
     return "\n".join(filter(None, lines))
