@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from marklight.answer import Hit, Hits, Level, LinkedDocument, best_first
 from marklight.errors import NotFound, UsageError
-from marklight.lazy import dataclass
+from marklight.lazy import dataclass, lazy_pattern
 from marklight.model import Chunk, Document, DocumentId
 from marklight.ports import Snapshot, Tools
 from marklight.query import Mode, Query
@@ -24,6 +24,11 @@ from marklight.text.lines import DocumentLines, Lines
 if TYPE_CHECKING:
     from marklight.levels import OutlinedPage
     from marklight.text.units import Unit
+
+
+COMPARED = 12
+"""Characters at the end of a passage that are looked for in its last line."""
+_TAG = lazy_pattern(r"\{%[^%]*%\}|<!--.*?-->")
 
 
 class OpenDocuments(dict[DocumentId, "OutlinedPage | None"]):
@@ -56,10 +61,7 @@ class OpenDocuments(dict[DocumentId, "OutlinedPage | None"]):
         unit = document.unit(last) if document else None
         if document is None or unit is None:
             return None
-        # A passage may end inside a line.
-        end = document.page.between(last, last).rstrip()
-        is_whole = end.endswith(chunk.text.rstrip().rpartition("\n")[2])
-        rest = (last + 1 if is_whole else last), unit.lines[1]
+        rest = last + (not _ends_inside(document.page.between(last, last), chunk.text)), unit.lines[1]
         if rest[0] > rest[1] or not any(map(str.isalnum, document.page.between(*rest))):
             return None
         return unit._replace(lines=document.page.trimmed(rest))
@@ -119,6 +121,12 @@ def levels(chunks: Iterable[Chunk], documents: OpenDocuments) -> dict[str, tuple
         id: stored.get(id) or documents.levels(parent_passage(chunk, documents))
         for id, chunk in shown.items()
     }
+
+
+def _ends_inside(line: str, text: str) -> bool:
+    """Return true if a passage ends inside its last line, and not at tags of a template or comments, which it is without."""
+    _, found, after = line.rpartition(text.rstrip()[-COMPARED:])
+    return bool(found) and any(map(str.isalnum, _TAG.sub("", after)))
 
 
 def with_rests(hits: Hits, documents: OpenDocuments) -> Hits:
