@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from marklight.errors import Message
 from marklight.lazy import dataclass
 from marklight.model import Chunk, Counts, DocumentId, Kind, json_keys
 from marklight.query import Query
@@ -16,8 +15,6 @@ from marklight.query import Query
 if TYPE_CHECKING:
     from marklight.text.units import Unit
 
-MAX_PLACES_NAMED = 3
-"""Places that a notice about omitted results names."""
 CHARACTERS_PER_TOKEN = 3.4
 """Estimate where only the length is known: English documentation by the tokenizer that Anthropic has published."""
 
@@ -107,8 +104,8 @@ class Hit:
     """The duplicates that were merged into it, best first."""
     linked: tuple[LinkedDocument, ...] = ()
     """Documents that are linked with this one and are no results themselves, nearest to the query first."""
-    more: int = 0
-    """Passages of the document that match too and are no results, since a document has a limited number."""
+    further: tuple[str, ...] = ()
+    """Ids of the passages of the document that match too and are no results, since a document has a limited number."""
     continues: Unit | None = None
     """Where the list, table, procedure, definition list or code block goes on that the passage ends in."""
 
@@ -142,12 +139,21 @@ class Hit:
         """Return the hit with another passage."""
         return self._changed(chunk, self.score, self.trace)
 
-    def with_more(self, more: int) -> Hit:
-        """Return the hit with the number of other passages of its document that match."""
-        return self._changed(self.chunk, self.score, self.trace, more)
+    def with_further(self, further: tuple[str, ...]) -> Hit:
+        """Return the hit with the ids of other passages of its document that match."""
+        return self._changed(self.chunk, self.score, self.trace, further)
+
+    @property
+    def more(self) -> int:
+        """Return the number of other passages of its document that match."""
+        return len(self.further)
 
     def _changed(
-        self, chunk: Chunk, score: float, trace: tuple[Why, ...] | None, more: int | None = None
+        self,
+        chunk: Chunk,
+        score: float,
+        trace: tuple[Why, ...] | None,
+        further: tuple[str, ...] | None = None,
     ) -> Hit:
         # `dataclasses.replace` takes three times as long.
         return Hit(
@@ -160,7 +166,7 @@ class Hit:
             self.exact_match,
             self.similar,
             self.linked,
-            self.more if more is None else more,
+            self.further if further is None else further,
             self.continues,
         )
 
@@ -306,52 +312,6 @@ class Ranking(NamedTuple):
         )
         abstained = self.abstained if hits or nearest else reason
         return self._replace(hits=hits, nearest=nearest, abstained=abstained)
-
-
-def within_budget(
-    passages: Hits, max_tokens: int | None, several_collections: bool
-) -> tuple[Hits, str]:
-    """Token limit of answers: return the first passages that fit the budget, the last one cut at a sentence, and a notice if any is missing."""
-    if max_tokens is None:
-        return passages, ""
-    kept = cut_passages(passages, max_tokens)
-    if kept == passages:
-        return passages, ""
-    from marklight.formatting import counted, place_text
-
-    omitted = passages[len(kept) :]
-    change = f"{counted(len(omitted), 'result')} left out" if omitted else "the last result cut"
-    refs = tuple(
-        place_text(hit.chunk.document, several_collections, hit.chunk.lines)
-        for hit in omitted or kept[-1:]
-    )
-    statement = f"{change} to stay within {max_tokens} tokens"
-    places = ", ".join(refs[:MAX_PLACES_NAMED])
-    message = Message(
-        f"{statement}; `marklight get` shows a passage whole: {places}",
-        f"{statement}: {places}",
-        kind="omitted",
-        refs=refs if omitted else (),
-    )
-    return kept, message
-
-
-def cut_passages(passages: Hits, max_tokens: int) -> Hits:
-    """Return the first passages that fit a token budget, the last one cut at a sentence."""
-    from marklight.text.tokens import count_tokens, truncate_to_tokens
-
-    available = max_tokens
-    kept: list[Hit] = []
-    for hit in passages:
-        if (used := count_tokens(hit.chunk.text)) <= available:
-            kept.append(hit)
-            available -= used
-            continue
-        if available > 0:
-            text = truncate_to_tokens(hit.chunk.text, available)
-            kept.append(hit.with_chunk(replace(hit.chunk, text=text, boilerplate=())))
-        break
-    return tuple(kept)
 
 
 @json_keys(

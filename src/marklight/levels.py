@@ -37,6 +37,27 @@ class OutlinedPage:
         following = self._sections[above : above + 1]
         return min(first, line), following[0][0] - 1 if following else len(self.page)
 
+    def depth(self, lines: Lines) -> int:
+        """Return the number of sections that contain these lines."""
+        return sum(first <= lines[0] and lines[1] <= last for first, last in self._sections)
+
+    def around(self, lines: Lines) -> Iterator[Lines]:
+        """Yield the sections around these lines, each larger than the one before, at last the whole text.
+
+        A heading is left out if nothing else would come before the lines.
+        """
+        first, last = self.own_lines(lines[0])[0], self.own_lines(lines[1])[1]
+        containing = (one for one in self._sections if one[0] <= lines[0] and lines[1] <= one[1])
+        larger = sorted(containing, key=lambda one: one[1] - one[0])
+        for section in ((first, last), *larger, (self.page.body, len(self.page))):
+            first, last = self.page.trimmed(section)
+            if first < lines[0] and not self.page.between(first + 1, lines[0] - 1).strip():
+                first = lines[0]
+            found = min(first, lines[0]), max(last, lines[1])
+            if found != lines:
+                yield found
+                lines = found
+
     def unit(self, line: int) -> Unit | None:
         """Return the list, table, procedure, definition list or code block that a line is part of."""
         from marklight.text.units import units

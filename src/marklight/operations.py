@@ -229,7 +229,15 @@ class Operations:
         self,
         query: QueryText,
         *,
-        limit: Limit = 5,
+        limit: Annotated[
+            int | None,
+            about(
+                "Maximum number of results; default: 5, or what max_tokens has room for.",
+                tool="",
+                minimum=1,
+                maximum=100,
+            ),
+        ] = None,
         mode: Mode = "hybrid",
         min_confidence: MinConfidence = None,
         path: PathFilter = (),

@@ -142,6 +142,17 @@ _NAVIGATIONAL = lazy_pattern(
 """Words by which a query names a place in the documentation, and wikilinks."""
 
 
+DEFAULT_LIMIT, MAX_LIMIT = 5, 100
+TOKENS_PER_RESULT = 200
+"""Tokens of a passage with its unit and the lines above it, rounded: a budget of 2,000 has room for ten results."""
+
+
+def result_limit(limit: int | None, max_tokens: int | None) -> int:
+    """Return the maximum number of results: that of the caller, else as many as a token budget may have room for."""
+    fitting = (max_tokens or 0) // TOKENS_PER_RESULT
+    return limit or min(max(DEFAULT_LIMIT, fitting), MAX_LIMIT)
+
+
 @json_keys("text=as_typed kind expanded_with=added_terms filters=set_filters")
 @dataclass(frozen=True, slots=True)
 class Query:
@@ -149,7 +160,7 @@ class Query:
 
     text: str
     """The words to search for, without operators."""
-    limit: int = 5
+    limit: int = DEFAULT_LIMIT
     mode: Mode = Mode.HYBRID
     filters: Filters = field(default_factory=Filters)
     prefix: bool = False
@@ -158,6 +169,8 @@ class Query:
     """A hypothetical answer that vector search embeds in place of the query text (HyDE)."""
     min_confidence: float | None = None
     max_tokens: int | None = None
+    fills_budget: bool = False
+    """The token budget decides how many results are shown, not the limit."""
     rerank: bool | None = None
     """Switch the cross-encoder on or off; None uses the settings."""
     parents: bool = False

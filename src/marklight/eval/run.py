@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cached_property
 from statistics import fmean
 
-from marklight.answer import Answer, Hits, cut_passages
+from marklight.answer import Answer, Hits
 from marklight.errors import UsageError
 from marklight.eval import metrics
 from marklight.eval.collection import Collection, Place
@@ -16,6 +16,7 @@ from marklight.lazy import dataclass
 from marklight.operations import ModeName
 from marklight.ports import Progress, no_progress
 from marklight.query import Query
+from marklight.search.compose import compose
 from marklight.search.probability import TAIL
 
 DEPTH = 100
@@ -196,10 +197,9 @@ def run_queries(
             Outcome(
                 query,
                 ranking=_ranking(collection, deep.hits, wanted),
-                # What `--max-tokens` would show, a truncated passage included.
                 within={
                     budget: frozenset(
-                        dict(_ranking(collection, cut_passages(deep.hits, budget), wanted))
+                        dict(_ranking(collection, _within(deep, budget), wanted))
                     )
                     for budget in BUDGETS
                 },
@@ -235,6 +235,11 @@ def _search(
     except UsageError as error:
         rejected.append(f"{text!r}: {error}")
         return Answer(Query(text), ())
+
+
+def _within(answer: Answer, tokens: int) -> Hits:
+    """Return the passages that a token budget has room for."""
+    return compose(answer.hits, replace(answer.query, max_tokens=tokens), False).shown
 
 
 def _ranking(

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from marklight.answer import within_budget
 from marklight.errors import Busy, HistoryError, Message, NotFound, RepositoryOutside, StoreError
 from marklight.ingest.git import Repository, find, may_be_in_repository
 from marklight.ingest.history import CommitIngest, RepositoryState
@@ -25,9 +24,10 @@ from marklight.library.search import PreparedSearch, open_search, prepare, searc
 from marklight.library.validation import commit_query
 from marklight.model import Document, DocumentId
 from marklight.ports import WRITER_SECONDS, Embedder, Progress, Rewrite, Snapshot, Tools
-from marklight.query import Filters, Query
+from marklight.query import DEFAULT_LIMIT, Filters, Query
 from marklight.report import Report
 from marklight.results import SHORT_HASH, Commit, Commits
+from marklight.search.compose import compose
 from marklight.search.duplicates import PerDocument
 from marklight.search.pipeline import Pipeline
 
@@ -224,7 +224,7 @@ def search_beside_documents(
     query, filters = documents.query, documents.query.filters
     plain = Query(
         text=query.text,
-        limit=query.limit,
+        limit=DEFAULT_LIMIT if query.fills_budget else query.limit,
         mode=query.mode,
         min_confidence=query.min_confidence,
         max_tokens=query.max_tokens,
@@ -258,14 +258,14 @@ def _search(library: Library, prepared: PreparedSearch, progress: Progress | Non
         *prepared.first_use_notices(library),
         *library.commits_engine.take_notices(),
     ]
-    kept, cut = within_budget(ranking.passages, query.max_tokens, False)
-    if cut:
+    composed = compose(ranking.passages, query, several_collections=False)
+    if composed.shown != ranking.passages:
         notices.append(
             f"The answer is cut to {query.max_tokens} tokens; `git show` shows a commit in full"
         )
     # The pipeline words it for passages of documents.
     abstained = ranking.abstained and ranking.abstained.replace("No passage", "No commit")
-    ranking = ranking.with_passages(kept)._replace(abstained=abstained)
+    ranking = ranking.with_passages(composed.shown)._replace(abstained=abstained)
     return Commits(
         *ranking,
         index=search.counts,

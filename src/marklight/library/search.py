@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from marklight.answer import Answer, Hit, Hits, Level, Ranking, within_budget
+from marklight.answer import Answer, Hit, Hits, Level, Ranking
 from marklight.errors import HistoryError, Message, NotFound, UsageError
 from marklight.lazy import dataclass
 from marklight.library.configuration import Model
@@ -33,8 +33,9 @@ from marklight.library.validation import document_query
 from marklight.model import Counts, DocumentId
 from marklight.place import complete_commands
 from marklight.ports import Embedder, Progress, Reranker, Snapshot, Tools
-from marklight.query import Mode, Query
-from marklight.search.context import OpenDocuments, levels, with_rests
+from marklight.query import Mode, Query, result_limit
+from marklight.search.compose import compose, omission_notices
+from marklight.search.context import OpenDocuments, levels
 from marklight.search.pipeline import GONE, Pipeline
 from marklight.text.languages import documents_by_language, query_languages
 
@@ -156,8 +157,7 @@ def search_once(
     ]
     notices = all_notices(library, used, prepared, fresh, notices)
     several = several_collections(library, shown)
-    kept, cut = within_budget(ranking.passages, checked.max_tokens, several)
-    ranking = ranking.with_passages(kept)
+    notices += found.omissions
     commits = None
     if with_history:
         from marklight.library.history import search_beside_documents
@@ -169,7 +169,7 @@ def search_once(
     return Answer(
         *ranking,
         index=replace(reading.index, unread=fresh.unread),
-        notices=[*notices, cut] if cut else notices,
+        notices=notices,
         modified=found.modified,
         dates=found.dates,
         levels=found.levels,
@@ -231,6 +231,8 @@ class FoundPassages(NamedTuple):
     modified: Mapping[DocumentId, int]
     dates: Mapping[DocumentId, float]
     levels: Mapping[str, tuple[Level, ...]]
+    omissions: Sequence[str]
+    """Notices about results that are left out."""
 
     @property
     def shown(self) -> set[DocumentId]:
@@ -238,20 +240,23 @@ class FoundPassages(NamedTuple):
         return {hit.chunk.document for hit in self.ranking.passages}
 
 
-def find_passages(search: OpenSearch) -> FoundPassages:
-    """Run the pipeline, and leave out passages that are damaged in the index."""
+def find_passages(library: Library, search: OpenSearch) -> FoundPassages:
+    """Run the pipeline, leave out passages that are damaged in the index, and compose the answer within its budget."""
     ranking, snapshot = search_deep_enough(search), search.tools.snapshot
     damaged = _damaged_documents(ranking, snapshot)
     if damaged:
         ranking = ranking.without(damaged, DAMAGED)
-    shown = {hit.chunk.document for hit in ranking.passages}
-    documents = OpenDocuments(snapshot)
+    query, documents = ranking.query, OpenDocuments(snapshot)
+    several = several_collections(library, {hit.chunk.document for hit in ranking.passages})
+    composed = compose(ranking.passages, query, several, documents)
+    shown = {hit.chunk.document for hit in composed.shown}
     return FoundPassages(
-        ranking.with_passages(with_rests(ranking.passages, documents)),
+        ranking.with_passages(composed.shown),
         damaged,
         snapshot.documents.modified_times(shown),
         snapshot.documents.dates(shown),
-        levels((hit.chunk for hit in ranking.passages), documents),
+        levels((hit.chunk for hit in composed.shown), documents),
+        omission_notices(composed, query.max_tokens, several),
     )
 
 
@@ -285,7 +290,7 @@ def read_current(
             search = open_search(library, prepared, snapshot, existing)
             found: FoundPassages | Listing
             if prepared.page is None:
-                found = find_passages(search)
+                found = find_passages(library, search)
             else:
                 from marklight.search.listing import list_matching
 
@@ -461,7 +466,7 @@ def fused_search(
     query: str,
     queries: Sequence[str | Mapping[str, Any]],
     *,
-    limit: int,
+    limit: int | None,
     max_tokens: int | None,
     **options: Any,
 ) -> Answer:
@@ -470,8 +475,9 @@ def fused_search(
     A passage has the score of the phrasing that it answers best (CombMAX): scores are probabilities, so they can be compared.
     """
     phrasings = [_read(phrasing) for phrasing in queries]
-    # Each answer is cut only by the number of results; all together keep to the token budget.
-    options |= {"limit": limit, "max_tokens": None}
+    most = result_limit(limit, max_tokens)
+    # All answers together keep to the token budget.
+    options |= {"limit": most, "max_tokens": None}
     answers = [search_once(library, query, **options)]
     for kind, text in phrasings:
         changed = {**options, "refresh": False, "with_history": False}
@@ -482,21 +488,29 @@ def fused_search(
     settings = library.settings_with(options["settings"], options["assignments"])
     per_document: int = settings["search.per_document.max_passages"]
     first = answers[0]
-    hits = _best([answer.hits for answer in answers], limit, per_document)
-    nearest = () if hits else _best([answer.nearest for answer in answers], limit, per_document)
-    kept, cut = within_budget(hits or nearest, max_tokens, first.several_collections)
+    hits = _best([answer.hits for answer in answers], most, per_document)
+    nearest = () if hits else _best([answer.nearest for answer in answers], most, per_document)
+    budgeted = replace(
+        first.query,
+        limit=most,
+        max_tokens=max_tokens,
+        fills_budget=limit is None and max_tokens is not None,
+    )
+    several = first.several_collections
+    with library.searches, library.engine.snapshot() as snapshot:
+        composed = compose(hits or nearest, budgeted, several, OpenDocuments(snapshot))
     notices = dict.fromkeys(note for answer in answers for note in answer.notices)
     return replace(
         first,
-        query=replace(first.query, max_tokens=max_tokens),
-        hits=kept if hits else (),
-        nearest=() if hits else kept,
+        query=budgeted,
+        hits=composed.shown if hits else (),
+        nearest=() if hits else composed.shown,
         abstained=None if hits else first.abstained,
         stats={**first.stats, "after_same_meaning": len(hits), "after_doc_limit": len(hits)},
         modified=_merged(answer.modified for answer in answers),
         levels=_merged(answer.levels for answer in answers),
         dates=_merged(answer.dates for answer in answers),
-        notices=(*notices, cut) if cut else tuple(notices),
+        notices=(*notices, *omission_notices(composed, max_tokens, several)),
         took_ms=sum(answer.took_ms for answer in answers),
     )
 

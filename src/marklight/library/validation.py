@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from marklight.errors import SettingsError, UsageError
-from marklight.query import PARAMETERS, Filters, Mode, PathPattern, Query
+from marklight.query import PARAMETERS, Filters, Mode, PathPattern, Query, result_limit
 from marklight.text.analyzer import first_words
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ def document_query(
     part: Path | None,
     mode: str,
     hypothesis: str | None = None,
+    limit: int | None = None,
+    max_tokens: int | None = None,
     **options: Any,
 ) -> Query:
     """Return the query of a search of documents; the other options are filters and fields of `Query`."""
@@ -50,6 +52,9 @@ def document_query(
     return Query(
         text=text,
         raw_text=typed,
+        limit=result_limit(limit, max_tokens),
+        max_tokens=max_tokens,
+        fills_budget=limit is None and max_tokens is not None,
         mode=Mode(mode),
         filters=Filters(**filters, within=within),
         hypothesis="" if hypothesis is None else typed_text(hypothesis, "hypothesis"),

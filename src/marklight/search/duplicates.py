@@ -406,9 +406,15 @@ class PerDocument:
             document = hit.chunk.document
             count = counts[document] = counts.get(document, 0) + 1
             (kept if count <= self.max_passages else rest).append(hit)
-        dropped = Counter([hit.chunk.document for hit in rest if verdict(hit) != "weak"])
+        further = defaultdict[DocumentId, list[str]](list)
+        for hit in rest:
+            if verdict(hit) != "weak":
+                further[hit.chunk.document].append(hit.chunk.id)
         passages = tuple(
-            hit.with_more(more) if (more := dropped[hit.chunk.document]) else hit for hit in kept
+            hit.with_further(tuple(further[hit.chunk.document]))
+            if hit.chunk.document in further
+            else hit
+            for hit in kept
         )
         if rest and self.max_passages > 1 and len(kept) <= VISIBLE_HITS:
             return with_rare_term(tools.read(passages), tuple(rest), QueryTerms(query), tools)
