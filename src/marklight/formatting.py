@@ -319,17 +319,26 @@ def answer_text(answer: Answer) -> str:
     """Return the results as the command line prints them, or the reason why there are none and the closest passages."""
     head = [] if answer.hits else [_empty_text(answer)]
     several = answer.several_collections
-    passages = (hit_text(hit, several, f"[{rank}] ") for rank, hit in enumerate(answer.passages, 1))
+    hits = answer.passages
+    passages = (
+        hit_text(hit, several, f"[{rank}] ", following=hits[rank:])
+        for rank, hit in enumerate(hits, 1)
+    )
     return "\n\n".join([*head, *passages])
 
 
 def hit_text(
-    hit: Hit, several_collections: bool = False, label: str = "", style: Style = PLAIN
+    hit: Hit,
+    several_collections: bool = False,
+    label: str = "",
+    style: Style = PLAIN,
+    following: Sequence[Hit] = (),
 ) -> str:
-    """Return a header with label, place and score, then the quoted passage."""
+    """Return a header with label, place and score, then the quoted passage and what belongs to it."""
     where = headed_place(hit.chunk, several_collections, style)
     below = (
         rest_line(hit, several_collections, style),
+        more_line(hit, following),
         similar_line(hit, several_collections, style),
         linked_line(hit, several_collections, style),
     )
@@ -340,6 +349,14 @@ def hit_text(
             *(style.dim(line) for line in below if line),
         ]
     )
+
+
+def more_line(hit: Hit, following: Sequence[Hit]) -> str:
+    """Return `3 more passages of this page match` for the last result of a document, else nothing."""
+    document = hit.chunk.document
+    if not hit.more or any(other.chunk.document == document for other in following):
+        return ""
+    return f"{hit.more} more passage{'s of this page match' if hit.more > 1 else ' of this page matches'}"
 
 
 def rest_line(
@@ -385,6 +402,8 @@ def left_out(answer: Answer) -> tuple[str, list[str]]:
     stats = answer.stats
     if not answer.hits or not stats or stats["after_doc_limit"] >= answer.query.limit:
         return "", []
+    if answer.query.fills_budget:
+        return "", []  # the budget decides
     counts = [stats[key] for key in _DROPPING_STAGES]
     dropped = {
         stage: before - after

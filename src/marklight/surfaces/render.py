@@ -21,6 +21,7 @@ from marklight.formatting import (
     one_line,
     place_text,
     quoted,
+    rest_line,
 )
 from marklight.place import complete_commands
 
@@ -36,8 +37,6 @@ COMMIT_FORMATS = ("text", "json", "jsonl", "md")
 MAX_SKIPPED = 20
 """Skipped files listed in the text of a report."""
 MAX_REMARKS = 5
-NEAREST_CHARACTERS = 300
-"""Characters of a passage that is shown although it is no confident match."""
 
 
 def style_for(
@@ -106,7 +105,8 @@ def answer_as(answer: Answer, format: str, style: Style = PLAIN) -> str:
             for hit in answer.hits
         )
     return "\n\n".join(
-        hit_text(hit, several, f"[{rank}] ", style) for rank, hit in enumerate(answer.hits, 1)
+        hit_text(hit, several, f"[{rank}] ", style, answer.hits[rank:])
+        for rank, hit in enumerate(answer.hits, 1)
     )
 
 
@@ -126,29 +126,23 @@ def inline_markdown(text: str) -> str:
 
 
 def nearest_text(answer: Answer, style: Style = PLAIN) -> str:
-    """Render the passages that come closest to a query without a confident match, dimmed and shortened.
+    """Render the passages that come closest to a query without a confident match, dimmed.
 
     They have no scores: the reason above them has the best one.
     """
     from marklight.text.markdown import readable
 
     plain = replace(style, escapes=False)
-    return "\n\n".join(
-        style.dim(
-            f"[{rank}] {headed_place(hit.chunk, answer.several_collections, plain)}\n"
-            + quoted(shortened(readable(hit.chunk.text)))
+    several = answer.several_collections
+    blocks = (
+        (
+            f"[{rank}] {headed_place(hit.chunk, several, plain)}",
+            quoted(readable(hit.chunk.text)),
+            rest_line(hit, several, plain),
         )
         for rank, hit in enumerate(answer.nearest, 1)
     )
-
-
-def shortened(text: str) -> str:
-    """Cut a passage that is no confident match to a few sentences."""
-    from marklight.text.lines import truncate_at_sentence
-
-    if len(text) <= NEAREST_CHARACTERS:
-        return text
-    return truncate_at_sentence(text, NEAREST_CHARACTERS)
+    return "\n\n".join(style.dim("\n".join(filter(None, block))) for block in blocks)
 
 
 def report_text(report: Report) -> str:

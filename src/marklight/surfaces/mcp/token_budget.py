@@ -25,14 +25,16 @@ Reader = Callable[[str | Sequence[str]], str]
 
 
 class Block(NamedTuple):
-    """One result: its header lines, the passage, and the reference to it."""
+    """One result: its header lines, the passage, the reference to it, and the lines below the passage."""
 
     head: str
     passage: str
     ref: str
+    foot: str = ""
 
     def __str__(self) -> str:
-        return f"{self.head}\n{quoted(self.passage)}" if self.passage else self.head
+        passage = quoted(self.passage) if self.passage else ""
+        return "\n".join(filter(None, (self.head, passage, self.foot)))
 
 
 def fit(
@@ -79,7 +81,7 @@ def _compose(
     closing += _omission_note(rest[1:], tokens, omitted, reader)
     free = tokens - count_tokens(_join([*shown, rest[0].head], [*closing, *notes])) - 1
     if free >= min(MIN_PASSAGE_TOKENS, count_tokens(quoted(rest[0].passage))):
-        part = rest[0]._replace(passage=truncate_quoted(rest[0].passage, free))
+        part = rest[0]._replace(passage=truncate_quoted(rest[0].passage, free), foot="")
         return _join([*shown, str(part)], [*closing, *notes])
     if not shown:
         return ""
