@@ -86,7 +86,7 @@ def compose(
     one result. With a limit by the caller, that many passages are shown, and their units as far as there is room.
     """
     if query.max_tokens is None or not passages:
-        return Composition(with_rests(passages, documents) if documents else passages)
+        return Composition(passages if documents is None else with_rests(passages, documents))
     answer = _Composer(query.max_tokens, several_collections, documents)
     if query.fills_budget:
         least = FAR_BELOW * max(hit.score for hit in passages)
@@ -135,7 +135,7 @@ class _Composer:
 
     def complete_sections(self, hit: Hit, reserve: float = 0) -> None:
         """Extend a shown passage to the sections around it while there is room."""
-        page = self._page(hit)
+        page = self._page(hit.chunk)
         if page and self.is_shown(hit):
             for lines in page.around(hit.chunk.lines):
                 if not self._extend(hit, lines, reserve):
@@ -159,7 +159,7 @@ class _Composer:
         first, last = hit.chunk.lines
         end = min(last, first + text.count("\n"))
         chunk = replace(hit.chunk, text=text, lines=(first, end), boilerplate=())
-        rest = Unit("text", (end, last)) if self._documents else None
+        rest = None if self._documents is None else Unit("text", (end, last))
         return (replace(hit, chunk=chunk, continues=rest),)
 
     def results(self) -> Hits:
@@ -171,9 +171,9 @@ class _Composer:
             key=lambda extract: extract.lines,
         )
         ordered += [extract for extract in rest if extract.best.chunk.document != leading]
-        hits = tuple(extract.hit(self._page(extract.best)) for extract in (first, *ordered))
+        hits = tuple(extract.hit(self._page(extract.best.chunk)) for extract in (first, *ordered))
         hits = tuple(map(self._without_shown, hits))
-        return with_rests(hits, self._documents) if self._documents else hits
+        return hits if self._documents is None else with_rests(hits, self._documents)
 
     def _without_shown(self, hit: Hit) -> Hit:
         """Return a result without those further passages of its document that are part of the answer."""
@@ -187,13 +187,12 @@ class _Composer:
         chunks = self._documents.snapshot.documents.chunks(hit.further)
         return [Hit(chunk, hit.score, None) for chunk in chunks]
 
-    def _page(self, hit: Hit) -> OutlinedPage | None:
-        return self._documents[hit.chunk.document] if self._documents else None
+    def _page(self, chunk: Chunk) -> OutlinedPage | None:
+        return None if self._documents is None else self._documents[chunk.document]
 
     def _unit(self, chunk: Chunk) -> Lines:
         """Return the lines of a passage and of the units that it begins and ends in."""
-        page = self._documents and self._documents[chunk.document]
-        first, last = chunk.lines
+        page, (first, last) = self._page(chunk), chunk.lines
         if page:
             begun, ended = page.unit(first), page.unit(last)
             first = min(first, begun.lines[0]) if begun else first
@@ -208,7 +207,7 @@ class _Composer:
         """Show lines around a passage, joined with the extracts that they touch; return false if there is no room."""
         if self._left - reserve <= SCORE_TOKENS:
             return False
-        page = self._page(hit)
+        page = self._page(hit.chunk)
         joined = [one for one in self._of_document(hit) if page and _touch(one.lines, lines, page)]
         first = min([lines[0], *(one.lines[0] for one in joined)])
         last = max([lines[1], *(one.lines[1] for one in joined)])
