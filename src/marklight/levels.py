@@ -58,6 +58,26 @@ class OutlinedPage:
                 yield found
                 lines = found
 
+    def onwards(self, line: int, last: int) -> Iterator[int]:
+        """Yield the last lines of the paragraphs and units that follow a line, up to another line."""
+        from marklight.text.units import units
+
+        headings = {first for first, _ in self._sections}
+        section_end, ends = 0, dict[int, int]()
+        while line < last:
+            start = self.page.trimmed((line + 1, last))[0]
+            if start > section_end:
+                section = self.own_lines(start)
+                section_end = section[1]
+                ends = {unit.lines[0]: unit.lines[1] for unit in units(self.page, section)}
+            line = min(last, ends.get(start, start))
+            while line < last and not (start in ends or line + 1 in ends or line + 1 in headings):
+                if not self.page.between(line + 1, line + 1).strip():
+                    break
+                line += 1
+            if start not in headings:
+                yield line
+
     def unit(self, line: int) -> Unit | None:
         """Return the list, table, procedure, definition list or code block that a line is part of."""
         from marklight.text.units import units
