@@ -125,6 +125,7 @@ class _Composer:
         others = [hit for hit in passages[1:] if hit.chunk.document == best.chunk.document]
         for hit in (*others, *self._further(best)):
             self.show(hit, reserve)
+        self._go_on(best, reserve)
 
     def show(self, hit: Hit, reserve: float = 0, *, with_unit: bool = True) -> bool:
         """Show a passage, with its unit if there is room; some of the budget is reserved."""
@@ -136,20 +137,21 @@ class _Composer:
         )
 
     def complete_sections(self, hit: Hit, reserve: float = 0) -> None:
-        """Extend a shown passage to the sections around it, of one that is too large to paragraphs after the passage."""
+        """Extend a shown passage to the sections around it while there is room."""
         page = self._page(hit.chunk)
-        if page is None or not self.is_shown(hit):
-            return
-        for section in page.around(hit.chunk.lines):
-            if not self._extend(hit, section, reserve):
-                if reserve:
-                    self._go_on(hit, page, section[1], reserve)
-                break
+        if page and self.is_shown(hit):
+            for section in page.around(hit.chunk.lines):
+                if not self._extend(hit, section, reserve):
+                    break
 
-    def _go_on(self, hit: Hit, page: OutlinedPage, last: int, reserve: float) -> None:
-        """Extend a shown passage by as many paragraphs and units as there is room for."""
-        shown = next(extract for extract in self._of_document(hit) if extract.covers(hit))
-        for end in page.onwards(shown.lines[1], last):
+    def _go_on(self, hit: Hit, reserve: float) -> None:
+        """Extend a shown passage to paragraphs and units after it, in the smallest section that is not shown whole."""
+        page = self._page(hit.chunk)
+        shown = next((one for one in self._of_document(hit) if one.covers(hit)), None)
+        if page is None or shown is None:
+            return
+        section = next(page.around(shown.lines), shown.lines)
+        for end in page.onwards(shown.lines[1], section[1]):
             if not self._extend(hit, (shown.lines[0], end), reserve):
                 break
 
