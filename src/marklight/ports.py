@@ -394,8 +394,6 @@ class Tools:
     """Stages record how they computed scores."""
     shown: int | None = None
     """Maximum number of results; duplicates are merged among the hits of that many documents. None merges all."""
-    shown_per_document: int | None = None
-    """Maximum number of results of a document, if `shown` is set; None if there is no limit."""
 
     def pool(self, lists: Mapping[str, Sequence[ScoredChunk]]) -> Pool:
         """Return the candidates of all retrievers as a pool, without their texts."""

@@ -23,7 +23,6 @@ from marklight.search.duplicates import (
     Pairs,
     PerDocument,
     SemanticDuplicates,
-    merge_duplicates,
     signature,
 )
 from marklight.text.analyzer import normalize
@@ -198,33 +197,19 @@ def test_signatures_never_differ_in_more_bits_than_trigrams(texts: list[str]) ->
             assert (one.bits ^ two.bits).bit_count() <= len(own ^ other)
 
 
-@given(
-    st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from(["figs", "a pear", "plums"]))),
-    st.integers(1, 3),
-)
-def test_of_one_document_only_as_many_hits_are_compared_as_can_be_shown(
-    found: list[tuple[str, str]], most: int
-) -> None:
-    titles = {"a": "same", "b": "same"}
-    hits = tuple(
-        Hit(replace(chunk(f"{at:03}", text, name), title=titles.get(name, name)), 1 - at / 1000)
-        for at, (name, text) in enumerate(found)
+def test_passages_of_one_document_are_merged_only_if_they_are_equal() -> None:
+    rows = ["| 5.2.0 | four are open |", "| 5.2.1 | four are open |", "| 5.2.0 |  four are open |"]
+    assert jaccard(trigrams(normalize(rows[0])), trigrams(normalize(rows[1]))) > 0.7
+    versions = reported(rows)
+    same = tuple(
+        replace(hit, chunk=replace(hit.chunk, document=DocumentId("default", "versions.md")))
+        for hit in versions
     )
-    limited = replace(TOOLS, shown=100, shown_per_document=most)
-    for stage in (ExactDuplicates(), NearDuplicates()):
-        kept = [
-            names(PerDocument(most)(QUERY, stage(QUERY, hits, tools), tools))
-            for tools in (TOOLS, limited)
-        ]
-        assert kept[0] == kept[1]
-    counts: list[int] = []
-
-    def compare(partners: Hits) -> Pairs:
-        counts.append(len(partners))
-        return lambda start, end: ()
-
-    merge_duplicates(QUERY, tuple(hit for hit in hits if hit.chunk.path == "c"), compare, most)
-    assert sum(counts) <= most
+    assert names(NearDuplicates()(QUERY, same, TOOLS)) == ["000", "001"]
+    assert names(ExactDuplicates()(QUERY, same, TOOLS)) == ["000", "001"]
+    # Of documents with the same title, the copies are listed with their paths.
+    (merged,) = NearDuplicates()(QUERY, versions, TOOLS)
+    assert [each.path for each in merged.similar] == ["001.md", "002.md"]
 
 
 @pytest.mark.parametrize("stage", [ExactDuplicates(), NearDuplicates()])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from marklight.answer import Hit, Hits
 from marklight.errors import Message
-from marklight.formatting import counted, headed_place, place_text, similar_line
+from marklight.formatting import counted, headed_place, place_text, quoted, similar_line
 from marklight.lazy import dataclass
 from marklight.model import Chunk
 from marklight.query import Query
@@ -22,7 +22,7 @@ from marklight.text.units import Unit
 if TYPE_CHECKING:
     from marklight.levels import OutlinedPage
 
-LEADING_SHARE = 0.4
+LEADING_SHARE = 0.5
 """Share of the budget that the leading document may take before others. On four vaults, 117 or 118 of 140 questions and 34 to 37
 of 60 queries for 20 tasks are answered in 2,000 tokens with .3 to .7; no vault left out would choose a value that is better on it."""
 FAR_BELOW = 0.1
@@ -30,6 +30,8 @@ FAR_BELOW = 0.1
 of these 200 that are answered varies by 2, and tokens fall from 1,600 to 1,330; with .3, six fewer are."""
 NOTES_TOKENS = 100
 """Room for notes below the passages, such as places that are left out; at most a tenth of the budget."""
+REST_TOKENS = 35
+"""Room for a line that says where a passage goes on."""
 MAX_PLACES_NAMED = 3
 """Places that a notice about omitted results names."""
 SCORE_TOKENS = 12
@@ -88,21 +90,19 @@ def compose(
     if query.max_tokens is None or not passages:
         return Composition(passages if documents is None else with_rests(passages, documents))
     answer = _Composer(query.max_tokens, several_collections, documents)
+    least = FAR_BELOW * max(hit.score for hit in passages) if query.fills_budget else 0.0
+    near = tuple(hit for hit in passages if hit.score >= least)
+    if not answer.show(near[0], with_unit=query.fills_budget):
+        return Composition(answer.cut(near[0]), near[1:], len(passages) - len(near))
     if query.fills_budget:
-        least = FAR_BELOW * max(hit.score for hit in passages)
-        near = tuple(hit for hit in passages if hit.score >= least)
         answer.lead(near)
-        for hit in near:
-            answer.show(hit)
+    for hit in near:
+        answer.show(hit, with_unit=query.fills_budget)
+    if query.fills_budget:
         for hit in near:
             answer.complete_sections(hit)
     else:
-        near = passages
-        for hit in near:
-            answer.show(hit, with_unit=False)
         answer.complete_units()
-    if not answer.extracts:
-        return Composition(answer.cut(near[0]), near[1:], len(passages) - len(near))
     omitted = tuple(hit for hit in near if not answer.is_shown(hit))
     return Composition(answer.results(), omitted, len(passages) - len(near))
 
@@ -118,9 +118,9 @@ class _Composer:
         self._left = budget - min(NOTES_TOKENS, budget // 10)
 
     def lead(self, passages: Hits) -> None:
-        """Show the best passage, its section and other matching passages of its document."""
-        best, reserve = passages[0], self._left * (1 - LEADING_SHARE)
-        self.show(best)
+        """Complete the section of the best passage, and show other matching passages of its document."""
+        best = passages[0]
+        reserve = self._budget * (1 - LEADING_SHARE)
         self.complete_sections(best, reserve)
         others = [hit for hit in passages[1:] if hit.chunk.document == best.chunk.document]
         for hit in (*others, *self._further(best)):
@@ -168,12 +168,15 @@ class _Composer:
 
     def cut(self, hit: Hit) -> Hits:
         """Return a passage cut at a sentence, where there is no room for a whole one."""
-        room = max(self._left - self._above(hit), self._budget // 2)
-        text = truncate_to_tokens(hit.chunk.text, room)
+        room = max(self._left - self._above(hit) - REST_TOKENS, self._budget // 2)
+        text = truncate_to_tokens(hit.chunk.text, room, quoted)
         first, last = hit.chunk.lines
         end = min(last, first + text.count("\n"))
         chunk = replace(hit.chunk, text=text, lines=(first, end), boilerplate=())
-        rest = None if self._documents is None else Unit("text", (end, last))
+        at_line_end = hit.chunk.text.startswith(f"{text.removesuffix(' …')}\n")
+        rest = None
+        if self._documents is not None:
+            rest = Unit("text", (min(last, end + at_line_end), last))
         return (replace(hit, chunk=chunk, continues=rest),)
 
     def results(self) -> Hits:

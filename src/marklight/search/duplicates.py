@@ -1,7 +1,7 @@
 """Merge duplicates and diversify: shingling with character trigrams, Jaccard similarity, cosine similarity, MMR.
 
-Passages with the same text, similar text or similar embeddings are merged into the best of them. Of the passages of a document, those with
-text of their own are shown first, up to a limit.
+Passages with the same text, and passages of documents with the same title that have similar texts or embeddings, are merged into
+the best of them. Of each document, the best passages are shown, up to a limit.
 """
 
 from __future__ import annotations
@@ -61,20 +61,19 @@ def merge_shown(query: Query, hits: Hits, tools: Tools, compare: Callable[[Hits]
                 end = index
                 break
             documents.add(hit.chunk.document)
-        merged = merge_duplicates(query, hits[:end], compare, tools.shown_per_document)
+        merged = merge_duplicates(query, hits[:end], compare)
         # Each document has a result at least.
         if end == len(hits) or len({hit.chunk.document for hit in merged}) > tools.shown:
             return merged + hits[end:]
         wanted *= 2
 
 
-def merge_duplicates(
-    query: Query, hits: Hits, compare: Callable[[Hits], Pairs], per_document: int | None = None
-) -> Hits:
+def merge_duplicates(query: Query, hits: Hits, compare: Callable[[Hits], Pairs]) -> Hits:
     """Merge each hit into the first better one that it duplicates and may be merged with.
 
-    Only hits of one document, or of documents with the same title, are compared. One that was merged is nobody's better one.
-    Of a document whose title no other has, only as many hits are compared as leave `per_document` that differ.
+    Passages of documents with the same title are compared, as those of copies and versions. Passages of one document are
+    siblings, such as rows of a table or steps of a list: they are merged only if their texts are equal.
+    One that was merged is nobody's better one.
     """
     titles, groups = dict[DocumentId, str](), defaultdict[str, list[Hit]](list)
     for hit in hits:
@@ -83,29 +82,19 @@ def merge_duplicates(
         if title is None:
             title = titles[chunk.document] = title_key(chunk.title)
         groups[title].append(hit)
-    documents, terms = Counter(titles.values()), QueryTerms(query)
-    wanted = per_document or len(hits)
-    partners = [
-        (group, len(group) if documents[title] > 1 else min(wanted, len(group)))
-        for title, group in groups.items()
-    ]
+    partners = [group for group in groups.values() if _may_have_duplicates(group)]
+    compared, terms = tuple(chain.from_iterable(partners)), QueryTerms(query)
+    if not compared:
+        return hits
     better_ids: dict[str, str] = {}
-    while partners := [(group, size) for group, size in partners if size > 1]:
-        compared = tuple(chain.from_iterable(group[:size] for group, size in partners))
-        duplicates, start, repeated = compare(compared), 0, []
-        for group, size in partners:
-            merged: dict[str, str] = {}
-            for one, other in duplicates(start, start + size):
-                better, worse = compared[one], compared[other]
-                if merged.keys().isdisjoint((better.chunk.id, worse.chunk.id)) and terms.mergeable(
-                    worse, better
-                ):
-                    merged[worse.chunk.id] = better.chunk.id
-            if size < len(group) and size - len(merged) < wanted:
-                repeated.append((group, min(2 * size, len(group))))
-            better_ids |= merged
-            start += size
-        partners = repeated
+    duplicates, start = compare(compared), 0
+    for group in partners:
+        for one, other in duplicates(start, start + len(group)):
+            better, worse = compared[one], compared[other]
+            merged = better_ids.keys() & {better.chunk.id, worse.chunk.id}
+            if not merged and not _siblings(better, worse) and terms.mergeable(worse, better):
+                better_ids[worse.chunk.id] = better.chunk.id
+        start += len(group)
     if not better_ids:
         return hits
     similar = defaultdict[str, list[Hit]](list)
@@ -116,6 +105,20 @@ def merge_duplicates(
     return tuple(
         hit.merged_with(similar[hit.chunk.id]) if hit.chunk.id in similar else hit for hit in kept
     )
+
+
+def _may_have_duplicates(group: Sequence[Hit]) -> bool:
+    """Return true if some passages are of different documents, or have the same text."""
+    first = group[0].chunk.document
+    return any(hit.chunk.document != first for hit in group) or (
+        len({hit.chunk.text_key for hit in group}) < len(group)
+    )
+
+
+def _siblings(one: Hit, other: Hit) -> bool:
+    """Return true for passages of one document with different texts."""
+    same_document = one.chunk.document == other.chunk.document
+    return same_document and one.chunk.text_key != other.chunk.text_key
 
 
 def trigram_hashes(text: str) -> NDArray[np.uint32]:

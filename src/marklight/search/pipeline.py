@@ -117,9 +117,7 @@ class Pipeline:
     def _search(self, query: Query, tools: Tools, depth: int) -> Ranking:
         steps: list[Step] = []
         count = depth * self.candidate_count(query)
-        tools = replace(
-            tools, shown=self._shown(query, tools), shown_per_document=self._shown_per_document()
-        )
+        tools = replace(tools, shown=self._shown(query, tools))
         if len(query.raw_text) > len(query.text):
             tools.notify(TOO_LONG)
         for name, rewrite in self.rewrite.items():
@@ -153,10 +151,6 @@ class Pipeline:
         if query.parents or query.context or query.expand_context:
             return None
         return max(query.limit, VISIBLE_HITS)
-
-    def _shown_per_document(self) -> int | None:
-        limit = self.refine.get("per_document")
-        return limit.max_passages if isinstance(limit, PerDocument) else None
 
     def unrelated_level(self, tools: Tools) -> dict[str, float]:
         """Run fixed queries about other things, and return the median of their features."""

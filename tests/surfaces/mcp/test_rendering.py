@@ -58,7 +58,7 @@ def test_a_result_has_its_location_headings_score_and_passage(lib: Library) -> N
 
 
 def test_results_are_separated_by_a_blank_line(lib: Library) -> None:
-    text = searched(lib, query="bananas", limit=3, tokens=100_000)
+    text = searched(lib, query="bananas", limit=3, path=["long.md", "guide/**"], tokens=100_000)
     heads = [line for line in text.splitlines() if line.startswith("[")]
     assert [line[:3] for line in heads] == ["[1]", "[2]", "[3]"]
     assert text.count("\n\n[") == 2

@@ -13,6 +13,8 @@ MIN_PASSAGE_TOKENS = 15
 """A passage is not shown with fewer: its reference is more useful than a part of a sentence."""
 MAX_LISTED = 5
 """References that the line about omitted results lists."""
+LISTED_SHARE = 8
+"""They take at most this part of the budget, if there are several: an eighth."""
 
 
 def call(ref: str | Sequence[str]) -> str:
@@ -97,8 +99,11 @@ def _omission_note(
     refs = [*(block.ref for block in blocks), *omitted]
     if not (count := len(refs)):
         return []
-    listed = refs[0] if len(refs) == 1 else refs[:MAX_LISTED]
-    more = f" and {count - MAX_LISTED} more" if count > MAX_LISTED else ""
+    number = min(count, MAX_LISTED)
+    while number > 1 and count_tokens(reader(refs[:number])) > tokens // LISTED_SHARE:
+        number -= 1
+    listed = refs[0] if number == 1 else refs[:number]
+    more = f" and {count - number} more" if count > number else ""
     return [
         f"note: {counted(count, 'result')} omitted to stay within {tokens} tokens{more}: {reader(listed)}"
     ]
