@@ -29,6 +29,7 @@ class OutlinedPage:
         self._sections = [heading.lines for heading in outline]
         self._has_title = bool(outline) and outline[0].lines[1] >= outline[-1].lines[1]
         self._enclosing = _enclosing_sections(self._sections)
+        self._known_units: dict[Lines, tuple[Unit, ...]] = {}
 
     def own_lines(self, line: int) -> Lines:
         """Return the lines from the heading above a line to the next heading."""
@@ -60,8 +61,6 @@ class OutlinedPage:
 
     def onwards(self, line: int, last: int) -> Iterator[int]:
         """Yield the last lines of the paragraphs and units that follow a line, up to another line."""
-        from marklight.text.units import units
-
         headings = {first for first, _ in self._sections}
         section_end, ends = 0, dict[int, int]()
         while line < last:
@@ -69,7 +68,7 @@ class OutlinedPage:
             if start > section_end:
                 section = self.own_lines(start)
                 section_end = section[1]
-                ends = {unit.lines[0]: unit.lines[1] for unit in units(self.page, section)}
+                ends = {unit.lines[0]: unit.lines[1] for unit in self._units(section)}
             line = min(last, ends.get(start, start))
             while line < last and not (start in ends or line + 1 in ends or line + 1 in headings):
                 if not self.page.between(line + 1, line + 1).strip():
@@ -80,12 +79,18 @@ class OutlinedPage:
 
     def unit(self, line: int) -> Unit | None:
         """Return the list, table, procedure, definition list or code block that a line is part of."""
-        from marklight.text.units import units
-
-        for unit in units(self.page, self.own_lines(line)):
+        for unit in self._units(self.own_lines(line)):
             if unit.lines[1] >= line:
                 return unit if unit.lines[0] <= line else None
         return None
+
+    def _units(self, section: Lines) -> tuple[Unit, ...]:
+        """Return the units of a section, found once."""
+        if section not in self._known_units:
+            from marklight.text.units import units
+
+            self._known_units[section] = tuple(units(self.page, section))
+        return self._known_units[section]
 
     def section(self, lines: Lines) -> Lines:
         """Return the smallest section that contains these lines.

@@ -17,7 +17,7 @@ from marklight.query import Query
 from marklight.search.context import OpenDocuments, with_rests
 from marklight.text.lines import Lines
 from marklight.text.tokens import count_tokens, truncate_to_tokens
-from marklight.text.units import Unit
+from marklight.text.units import Unit, has_marks
 
 if TYPE_CHECKING:
     from marklight.levels import OutlinedPage
@@ -209,7 +209,8 @@ class _Composer:
 
     def _unit(self, chunk: Chunk) -> Lines:
         """Return the lines of a passage and of the units that it begins and ends in."""
-        page, (first, last) = self._page(chunk), chunk.lines
+        first, last = chunk.lines
+        page = self._page(chunk) if has_marks(chunk.text) else None
         if page:
             begun, ended = page.unit(first), page.unit(last)
             first = min(first, begun.lines[0]) if begun else first

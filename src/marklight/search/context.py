@@ -56,6 +56,10 @@ class OpenDocuments(dict[DocumentId, "OutlinedPage | None"]):
 
     def rest_of_unit(self, chunk: Chunk) -> Unit | None:
         """Return where the list, table or other unit goes on that a passage ends in; None if it is complete."""
+        from marklight.text.units import has_marks
+
+        if not has_marks(chunk.text) or self._ends_section(chunk):
+            return None
         document = self[chunk.document]
         last = chunk.lines[1]
         unit = document.unit(last) if document else None
@@ -65,6 +69,12 @@ class OpenDocuments(dict[DocumentId, "OutlinedPage | None"]):
         if rest[0] > rest[1] or not any(map(str.isalnum, document.page.between(*rest))):
             return None
         return unit._replace(lines=document.page.trimmed(rest))
+
+    def _ends_section(self, chunk: Chunk) -> bool:
+        """Return true for a passage at the end of its section, by its stored levels."""
+        stored = self.snapshot.documents.context_levels([chunk.id]).get(chunk.id, ())
+        ends = [level.lines[1] for level in stored if level.name in ("section", "document")]
+        return chunk.lines[1] >= min(ends, default=chunk.lines[1] + 1)
 
     def levels(self, chunk: Chunk) -> tuple[Level, ...]:
         """Return the context levels of a passage with their sizes, smallest first."""

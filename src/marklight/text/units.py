@@ -22,11 +22,19 @@ _TAGS = ("{%", "{{", "{#", "<!--")
 """Starts of a line that is a tag of a template or a comment, which interrupts no list."""
 
 
+_MARK = lazy_pattern(r"^[ \t>]*(?:[-*+•] |\d{1,9}[.)] |`{3}|~{3}|:[ \t]|<)|\|", re.MULTILINE)
+
+
 class Unit(NamedTuple):
     """A unit, or a part of one."""
 
     kind: str
     lines: Lines
+
+
+def has_marks(text: str) -> bool:
+    """Return true if a text has a mark of some unit; indented code and text inside an HTML element have none."""
+    return _MARK.search(text) is not None
 
 
 def units(page: DocumentLines, section: Lines) -> Iterator[Unit]:
