@@ -71,7 +71,7 @@ class OutlinedPage:
                 ends = {unit.lines[0]: unit.lines[1] for unit in self._units(section)}
             line = min(last, ends.get(start, start))
             while line < last and not (start in ends or line + 1 in ends or line + 1 in headings):
-                if not self.page.between(line + 1, line + 1).strip():
+                if not self.page.line(line + 1).strip():
                     break
                 line += 1
             if start not in headings:

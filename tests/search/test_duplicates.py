@@ -20,8 +20,6 @@ from marklight.search.duplicates import (
     Diversity,
     ExactDuplicates,
     NearDuplicates,
-    Pairs,
-    PerDocument,
     SemanticDuplicates,
     signature,
 )

@@ -198,9 +198,7 @@ def run_queries(
                 query,
                 ranking=_ranking(collection, deep.hits, wanted),
                 within={
-                    budget: frozenset(
-                        dict(_ranking(collection, _within(deep, budget), wanted))
-                    )
+                    budget: frozenset(dict(_ranking(collection, _within(deep, budget), wanted)))
                     for budget in BUDGETS
                 },
                 answered=bool(answer.hits),

@@ -5,6 +5,8 @@ The budget is that of the text for assistants, with the lines above passages, so
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -36,6 +38,9 @@ MAX_PLACES_NAMED = 3
 """Places that a notice about omitted results names."""
 SCORE_TOKENS = 12
 """Room for number, score and blank line around a result."""
+
+
+_LAST = (sys.maxsize, sys.maxsize)
 
 
 class Composition(NamedTuple):
@@ -71,9 +76,7 @@ class _Extract:
         if page is None or self.text == chunk.text:
             return self.best
         headings = chunk.headings[: page.depth(self.lines)]
-        grown = replace(
-            chunk, headings=headings, lines=self.lines, text=self.text, boilerplate=()
-        )
+        grown = replace(chunk, headings=headings, lines=self.lines, text=self.text, boilerplate=())
         return self.best.with_chunk(grown)
 
 
@@ -104,7 +107,9 @@ def compose(
     else:
         answer.complete_units()
     omitted = tuple(hit for hit in near if not answer.is_shown(hit))
-    return Composition(answer.results(), omitted, len(passages) - len(near))
+    return Composition(
+        answer.results(leading_first=query.fills_budget), omitted, len(passages) - len(near)
+    )
 
 
 class _Composer:
@@ -131,7 +136,9 @@ class _Composer:
         """Show a passage, with its unit if there is room; some of the budget is reserved."""
         if self.is_shown(hit):
             return True
-        unit = self._unit(hit.chunk) if with_unit else hit.chunk.lines
+        if not with_unit:
+            return self._add(hit, hit.chunk.lines, (), reserve)
+        unit = self._unit(hit.chunk)
         return self._extend(hit, unit, reserve) or (
             unit != hit.chunk.lines and self._extend(hit, hit.chunk.lines, reserve)
         )
@@ -179,16 +186,13 @@ class _Composer:
             rest = Unit("text", (min(last, end + at_line_end), last))
         return (replace(hit, chunk=chunk, continues=rest),)
 
-    def results(self) -> Hits:
-        """Return the results: the leading document after its best passage in its own order, then the others."""
+    def results(self, *, leading_first: bool) -> Hits:
+        """Return the results; after the best one, those of its document in its own order, then the others."""
         first, *rest = self.extracts
-        leading = first.best.chunk.document
-        ordered = sorted(
-            (extract for extract in rest if extract.best.chunk.document == leading),
-            key=lambda extract: extract.lines,
-        )
-        ordered += [extract for extract in rest if extract.best.chunk.document != leading]
-        hits = tuple(extract.hit(self._page(extract.best.chunk)) for extract in (first, *ordered))
+        if leading_first:
+            leading = first.best.chunk.document
+            rest.sort(key=lambda one: one.lines if one.best.chunk.document == leading else _LAST)
+        hits = tuple(one.hit(self._page(one.best.chunk)) for one in (first, *rest))
         hits = tuple(map(self._without_shown, hits))
         return hits if self._documents is None else with_rests(hits, self._documents)
 
@@ -226,7 +230,7 @@ class _Composer:
         known, tokens = self._counted.setdefault(page, {}), 0
         for line in range(lines[0], lines[1] + 1):
             if line not in known:
-                known[line] = _quoted_tokens(page.page.between(line, line))
+                known[line] = _quoted_tokens(page.page.line(line))
             tokens += known[line]
             if tokens > most:
                 break
@@ -234,26 +238,27 @@ class _Composer:
 
     def _extend(self, hit: Hit, lines: Lines, reserve: float) -> bool:
         """Show lines around a passage, joined with the extracts that they touch; return false if there is no room."""
-        if self._left - reserve <= SCORE_TOKENS:
-            return False
         page = self._page(hit.chunk)
         joined = [one for one in self._of_document(hit) if page and _touch(one.lines, lines, page)]
         first = min([lines[0], *(one.lines[0] for one in joined)])
         last = max([lines[1], *(one.lines[1] for one in joined)])
+        return self._add(hit, (first, last), joined, reserve)
+
+    def _add(self, hit: Hit, lines: Lines, joined: Sequence[_Extract], reserve: float) -> bool:
+        """Show lines of a document in place of some extracts; return false if there is no room."""
         best = joined[0].best if joined else hit
-        room = self._left - reserve + sum(one.tokens for one in joined) - self._above(best)
-        text = hit.chunk.text
-        if page and (joined or lines != hit.chunk.lines):
-            tokens = self._tokens(page, (first, last), room)
-            text = page.page.between(first, last) if tokens <= room else ""
+        above, freed = self._above(best), sum(one.tokens for one in joined)
+        room, text = self._left - reserve + freed - above, hit.chunk.text
+        page = self._page(hit.chunk) if joined or lines != hit.chunk.lines else None
+        if page:
+            tokens = self._tokens(page, lines, room)
+            text = page.page.between(*lines) if tokens <= room else ""
         else:
             tokens = sum(map(_quoted_tokens, text.split("\n")))
         if tokens > room:
             return False
-        tokens += self._above(best)
-        added = tokens - sum(one.tokens for one in joined)
-        self._left -= added
-        extract = _Extract(best, (first, last), text, tokens)
+        self._left += freed - above - tokens
+        extract = _Extract(best, lines, text, above + tokens)
         at = self.extracts.index(joined[0]) if joined else len(self.extracts)
         self.extracts = [one for one in self.extracts if one not in joined]
         self.extracts.insert(at, extract)
@@ -279,11 +284,19 @@ def omission_notices(
         )
         statement = f"{counted(len(refs), 'result')} left out to stay within {max_tokens} tokens"
         places = ", ".join(refs[:MAX_PLACES_NAMED])
-        shown = f"{statement}; `marklight get` shows a passage: {places}"
-        notices.append(Message(shown, f"{statement}: {places}", kind="omitted", refs=refs))
+        notices.append(
+            Message(
+                f"{statement}; `marklight get` shows a passage: {places}",
+                f"{statement}: {places}",
+                kind="omitted",
+                refs=refs,
+            )
+        )
     if number := composition.far_below:
         statement = f"{counted(number, 'result')} with far lower scores left out"
-        notices.append(Message(f"{statement}; --limit shows them", f"{statement}; top_n shows them"))
+        notices.append(
+            Message(f"{statement}; --limit shows them", f"{statement}; top_n shows them")
+        )
     return notices
 
 

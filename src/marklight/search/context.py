@@ -65,7 +65,7 @@ class OpenDocuments(dict[DocumentId, "OutlinedPage | None"]):
         unit = document.unit(last) if document else None
         if document is None or unit is None:
             return None
-        rest = last + (not _ends_inside(document.page.between(last, last), chunk.text)), unit.lines[1]
+        rest = last + (not _ends_inside(document.page.line(last), chunk.text)), unit.lines[1]
         if rest[0] > rest[1] or not any(map(str.isalnum, document.page.between(*rest))):
             return None
         return unit._replace(lines=document.page.trimmed(rest))

@@ -57,6 +57,10 @@ class DocumentLines:
         """Return the line that contains the character at this offset."""
         return bisect_right(self._starts, offset, 0, len(self))
 
+    def line(self, number: int) -> str:
+        """Return a line; empty after the last one."""
+        return self._lines[number - 1] if number <= len(self._lines) else ""
+
     def between(self, first: int, last: int) -> str:
         """Return the text of these lines, without the last line break."""
         return self.text[self.start(first) : self.start(last + 1) - 1]

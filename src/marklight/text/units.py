@@ -49,11 +49,9 @@ def units(page: DocumentLines, section: Lines) -> Iterator[Unit]:
         number += 1
 
 
-def _unit_at(
-    page: DocumentLines, number: int, last: int, fences: Mapping[int, int]
-) -> Unit | None:
+def _unit_at(page: DocumentLines, number: int, last: int, fences: Mapping[int, int]) -> Unit | None:
     """Return the unit that starts at a line; None if none does."""
-    line = page.between(number, number)
+    line = page.line(number)
     if number in fences:
         return Unit(CODE, (number, min(last, fences[number])))
     if item := _item(line):
@@ -64,7 +62,7 @@ def _unit_at(
         return Unit(_ELEMENTS[name], (number, _element_end(page, number, last, name)))
     if number == last or not line or line.isspace():
         return None
-    below = page.between(number + 1, number + 1)
+    below = page.line(number + 1)
     if "|" in line and _is_table_rule(below):
         return Unit(TABLE, (number, _table_end(page, number, last)))
     if _DEFINITION.match(below):
@@ -88,7 +86,7 @@ def _is_table_rule(line: str) -> bool:
 
 
 def _table_end(page: DocumentLines, number: int, last: int) -> int:
-    while number < last and "|" in page.between(number + 1, number + 1):
+    while number < last and "|" in page.line(number + 1):
         number += 1
     return number
 
@@ -97,7 +95,7 @@ def _element_end(page: DocumentLines, number: int, last: int, name: str) -> int:
     """Return the line of the closing tag; the last line of the section if there is none."""
     depth = 0
     for at in range(number, last + 1):
-        line = page.between(at, at).lower()
+        line = page.line(at).lower()
         depth += line.count(f"<{name}") - line.count(f"</{name}")
         if depth <= 0:
             return at
@@ -108,11 +106,11 @@ def _definitions_end(page: DocumentLines, number: int, last: int) -> int:
     """Return the last line of a definition list: terms, each above its definitions."""
     end, after_blank = number, False
     for at in range(number + 1, last + 1):
-        line = page.between(at, at)
+        line = page.line(at)
         if _is_blank(line):
             after_blank = True
             continue
-        is_term = at < last and _DEFINITION.match(page.between(at + 1, at + 1))
+        is_term = at < last and _DEFINITION.match(page.line(at + 1))
         if after_blank and line[0] not in " \t:" and not is_term:
             break
         end, after_blank = at, False
@@ -127,7 +125,7 @@ def _list_end(page: DocumentLines, number: int, last: int, fences: Mapping[int, 
     steps: dict[int, int] = {}
     end, at, after_blank, interrupted = number, number, False, False
     while at <= min(last, end + MAX_LINES_OF_STEP):
-        line = page.between(at, at)
+        line = page.line(at)
         block_end = min(last, fences.get(at, at))
         if item := _item(line):
             indent, step = len(item[1]), int(item[2] or -1)
