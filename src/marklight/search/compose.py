@@ -31,7 +31,7 @@ FAR_BELOW = 0.1
 """Share of the best score below which a result gives way to the sections around better ones. With .02 to .2, the number
 of these 200 that are answered varies by 2, and tokens fall from 1,600 to 1,330; with .3, six fewer are."""
 NOTES_TOKENS = 100
-"""Room for notes below the passages, such as places that are left out; at most a tenth of the budget."""
+"""Room for notes below the passages, such as places that are left out; at most a quarter of the budget."""
 REST_TOKENS = 35
 """Room for a line that says where a passage goes on."""
 MAX_PLACES_NAMED = 3
@@ -120,7 +120,7 @@ class _Composer:
         self._heads: dict[str, int] = {}
         self._counted: dict[OutlinedPage, dict[int, int]] = {}
         self._budget, self._several, self._documents = budget, several, documents
-        self._left = budget - min(NOTES_TOKENS, budget // 10)
+        self._left = budget - min(NOTES_TOKENS, budget // 4)
 
     def lead(self, passages: Hits) -> None:
         """Complete the section of the best passage, and show other matching passages of its document."""
@@ -175,7 +175,7 @@ class _Composer:
 
     def cut(self, hit: Hit) -> Hits:
         """Return a passage cut at a sentence, where there is no room for a whole one."""
-        room = max(self._left - self._above(hit) - REST_TOKENS, self._budget // 2)
+        room = max(self._left - self._above(hit) - REST_TOKENS, self._budget // 4)
         text = truncate_to_tokens(hit.chunk.text, room, quoted)
         first, last = hit.chunk.lines
         end = min(last, first + text.count("\n"))
@@ -251,8 +251,11 @@ class _Composer:
         room, text = self._left - reserve + freed - above, hit.chunk.text
         page = self._page(hit.chunk) if joined or lines != hit.chunk.lines else None
         if page:
-            tokens = self._tokens(page, lines, room)
-            text = page.page.between(*lines) if tokens <= room else ""
+            tokens, text = self._tokens(page, lines, room), ""
+            if tokens <= room:
+                text = page.page.below_header(lines, page.page.between(*lines))
+                header = text.split("\n")[: text.count("\n") - (lines[1] - lines[0])]
+                tokens += sum(map(_quoted_tokens, header))
         else:
             tokens = sum(map(_quoted_tokens, text.split("\n")))
         if tokens > room:

@@ -13,8 +13,8 @@ MIN_PASSAGE_TOKENS = 15
 """A passage is not shown with fewer: its reference is more useful than a part of a sentence."""
 MAX_LISTED = 5
 """References that the line about omitted results lists."""
-LISTED_SHARE = 8
-"""They take at most this part of the budget, if there are several: an eighth."""
+LISTED_SHARE = 20
+"""Several take at most this part of the budget: a twentieth."""
 
 
 def call(ref: str | Sequence[str]) -> str:
@@ -57,6 +57,10 @@ def fit(
         return text
     refs = omitted.refs if omitted else ()
     # Notes are dropped before results.
+    for kept_notes in (notes, notes[:1], []):
+        text = _join([*map(str, blocks)], [*_omission_note([], tokens, refs, reader), *kept_notes])
+        if blocks and fits(text, tokens):
+            return text
     for kept_notes in (notes, notes[:1], []):
         for whole in range(len(blocks) - 1, -1, -1):
             text = _compose(blocks, whole, kept_notes, tokens, refs, reader)
