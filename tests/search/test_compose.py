@@ -89,7 +89,7 @@ def test_every_surface_shows_the_same_passages_within_the_budget(
     lib: Library, tokens: int, limit: int | None
 ) -> None:
     found = search(lib, max_tokens=tokens, limit=limit)
-    assert 0 < len(found)
+    assert len(found) > 0
     assert sum(count_tokens(hit.chunk.text) for hit in found) <= tokens
     text = rendering.search_text(found, tokens=tokens)
     assert fits(text, tokens)
