@@ -383,7 +383,9 @@ def similar_line(hit: Hit, several_collections: bool = False, style: Style = PLA
         place_text(similar.document, several_collections, similar.lines): similar.document
         for similar in hit.similar
     }
-    places = [style.rooted(place, document) for place, document in named.items() if place != shown]
+    # Copies in other documents first.
+    others = sorted(named.items(), key=lambda named: named[1] == hit.chunk.document)
+    places = [style.rooted(place, document) for place, document in others if place != shown]
     listed = ", ".join([*places[:MAX_SIMILAR], *(["…"] if len(places) > MAX_SIMILAR else [])])
     return f"+{len(hit.similar)} similar{f': {listed}' if listed else ' in the same lines'}"
 
