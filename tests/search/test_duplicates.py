@@ -203,8 +203,10 @@ def test_passages_of_one_document_are_merged_only_if_they_are_equal() -> None:
         replace(hit, chunk=replace(hit.chunk, document=DocumentId("default", "versions.md")))
         for hit in versions
     )
-    assert names(NearDuplicates()(QUERY, same, TOOLS)) == ["000", "001"]
-    assert names(ExactDuplicates()(QUERY, same, TOOLS)) == ["000", "001"]
+    for stage in (NearDuplicates(), ExactDuplicates()):
+        found = stage(QUERY, same, TOOLS)
+        assert [hit.chunk.id for hit in found] == ["000", "001"]
+        assert [[each.chunk_id for each in hit.similar] for hit in found] == [["002"], []]
     # Of documents with the same title, the copies are listed with their paths.
     (merged,) = NearDuplicates()(QUERY, versions, TOOLS)
     assert [each.path for each in merged.similar] == ["001.md", "002.md"]

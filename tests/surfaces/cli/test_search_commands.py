@@ -33,18 +33,12 @@ def test_dropped_results_are_noted_if_fewer_than_the_limit_are_shown(
 ) -> None:
     write(folder, {"diary.md": DIARY})
     arguments = ("search", "pasta supper", "--mode", "keyword", "--set")
-    apart, alike = "search.near_duplicates.overlap=1", "search.near_duplicates.overlap=0.2"
+    apart = "search.near_duplicates.overlap=1"
     code, out, err = run_cli(capsys, *arguments, apart)
     assert (code, out.count("\n[")) == (0, 1)
     expected = "note: Not shown: 2 more passages of this document. Use --set search.skip=per_document to see them."
     assert err.splitlines()[-1] == expected
-    code, out, err = run_cli(capsys, *arguments, alike)
-    assert out.splitlines()[-1].startswith("+3 similar: diary.md:")
-    assert err.splitlines()[-1] == (
-        "note: Similar passages are shown as one result. Use --all to see each of them."
-    )
-    every = ("--all", "--set", "search.skip=per_document")
-    assert run_cli(capsys, *arguments, alike, *every)[1].count("\n[") == 3
+    assert out.splitlines()[-1] == "2 more passages of this page match"
     code, out, err = run_cli(capsys, *arguments, apart, "--set", "search.skip=per_document")
     assert (out.count("\n["), "note:" in err) == (3, False)
     # No note if the limit is reached, nor in formats for programs.
@@ -74,7 +68,8 @@ def test_search_json_has_the_documented_keys(
     result = answer["results"][0]
     assert set(result) == {
         "rank", "score", "verdict", "chunk_id", "path", "collection", "ref", "title", "headings", "anchor", "lines",
-        "kind", "content", "snippet", "modified", "dated", "levels", "similar", "linked", "more", "boilerplate",
+        "kind", "content", "snippet", "modified", "dated", "levels", "similar", "linked", "more",
+        "continues", "boilerplate",
         "why",
     }  # fmt: skip
     assert result["path"] == "guide/deploy.md"
