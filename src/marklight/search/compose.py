@@ -193,8 +193,9 @@ class _Composer:
             leading = first.best.chunk.document
             rest.sort(key=lambda one: one.lines if one.best.chunk.document == leading else _LAST)
         hits = tuple(one.hit(self._page(one.best.chunk)) for one in (first, *rest))
-        hits = tuple(map(self._without_shown, hits))
-        return hits if self._documents is None else with_rests(hits, self._documents)
+        if self._documents is None:
+            return hits
+        return with_rests(tuple(map(self._without_shown, hits)), self._documents)
 
     def _without_shown(self, hit: Hit) -> Hit:
         """Return a result without those further passages of its document that are part of the answer."""
