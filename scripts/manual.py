@@ -17,7 +17,7 @@ MANUAL = ROOT / "man" / "marklight.1"
 """The page, as pyproject.toml names it; not under version control."""
 EXIT_STATUS = {
     "0": "answered",
-    "1": "nothing found, or no confident match",
+    "1": "nothing found, or no passage that is likely to answer",
     "2": "wrong usage or settings",
     "3": "the index or a model cannot be used",
 }

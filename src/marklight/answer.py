@@ -13,6 +13,7 @@ from marklight.model import Chunk, Counts, DocumentId, Kind, json_keys
 from marklight.query import Query
 
 if TYPE_CHECKING:
+    from marklight.text.snippets import QueryTerms
     from marklight.text.units import Unit
 
 CHARACTERS_PER_TOKEN = 3.4
@@ -180,6 +181,9 @@ Hits = tuple[Hit, ...]
 
 ANSWERS = 0.5
 """Calibrated score from which a passage is more likely relevant than not."""
+DOUBTFUL = 0.3
+"""Calibrated score of the best passage below which none is likely to answer."""
+UNLIKELY = "No passage is likely to answer this"
 MOST = 0.5
 """Term coverage above which a passage contains most of the query. For 14 broad queries about generated notes, 80 instead of 40
 right documents are among ten results with it (`python -m benchmarks.everyday vault`)."""
@@ -194,6 +198,11 @@ def verdict(hit: Hit) -> str:
     if hit.score >= ANSWERS:
         return "answers"
     return "mentions" if hit.coverage > MOST or hit.exact_match else "weak"
+
+
+def unlikely(best: float) -> str:
+    """Return that no passage is likely to answer, with the highest probability of one."""
+    return f"{UNLIKELY} (best {best:.2f})"
 
 
 def best_first(hits: Iterable[Hit]) -> Hits:
@@ -227,7 +236,7 @@ class Level(NamedTuple):
 
 
 @json_keys(
-    "rank score verdict chunk_id document@lines title headings anchor lines kind content snippet modified dated levels"
+    "rank score verdict chunk_id document@lines title headings anchor lines kind content snippet highlight modified dated levels"
     " similar linked more continues boilerplate why"
 )
 @dataclass(frozen=True, slots=True)
@@ -255,7 +264,9 @@ class RankedPassage:
     content: str
     """The passage, as it is in the document."""
     snippet: str
-    """The part with the most query terms, as text without markup."""
+    """The part that answers the query, as text without markup."""
+    highlight: tuple[int, int]
+    """The sentence of the snippet that answers: first character, and the one after the last; both 0 if none has a term of the query."""
     modified: str
     """Modification time of the file, in UTC."""
     dated: str
@@ -315,7 +326,7 @@ class Ranking(NamedTuple):
 
 
 @json_keys(
-    "query results calibrated abstained nearest=nearest_results advice=own_advice stats steps=shown_steps index notices"
+    "query results calibrated abstained doubt nearest=nearest_results advice=own_advice stats steps=shown_steps index notices"
     " took_ms commits?"
 )
 @dataclass(frozen=True, slots=True)
@@ -360,6 +371,15 @@ class Answer(Result):
     def passages(self) -> Hits:
         """Return the hits or, where the search abstained, the closest passages."""
         return self.hits or self.nearest
+
+    @property
+    def doubt(self) -> str | None:
+        """Return that no passage is likely to answer, of the results or the closest passages; null if one is, or if there are none."""
+        if not self.hits:
+            return self.abstained if self.nearest else None
+        best = max(hit.score for hit in self.hits)
+        is_doubtful = self.calibrated and self.query.text and best < DOUBTFUL
+        return unlikely(best) if is_doubtful else None
 
     def empty_reason(self, shows_all: str) -> str | None:
         """Return why there are no results and which option, called `shows_all`, shows the closest passages."""
@@ -408,18 +428,17 @@ class Answer(Result):
         return formatting.answer_html(self)
 
     def _ranked(self, hits: Hits) -> tuple[RankedPassage, ...]:
-        from marklight.text.analyzer import query_terms
+        if not hits:
+            return ()
+        terms = self.query.terms
+        return tuple(self._result(rank, hit, terms) for rank, hit in enumerate(hits, 1))
 
-        query = self.query
-        terms = query_terms(*query.spellings, languages=query.languages) if hits else ()
-        return tuple(self._result(rank, hit, frozenset(terms)) for rank, hit in enumerate(hits, 1))
-
-    def _result(self, rank: int, hit: Hit, terms: frozenset[str]) -> RankedPassage:
+    def _result(self, rank: int, hit: Hit, terms: QueryTerms) -> RankedPassage:
         from marklight.formatting import place_text
-        from marklight.text.markdown import readable, snippet
+        from marklight.text.snippets import snippet
 
         chunk = hit.chunk
-        text = readable(chunk.snippet_text(self.query.filters.has_phrases), reflow=True)
+        shown, sentence = snippet(chunk, terms)
         return RankedPassage(
             rank=rank,
             score=hit.score,
@@ -432,7 +451,8 @@ class Answer(Result):
             lines=chunk.lines,
             kind=chunk.kind,
             content=chunk.text,
-            snippet=snippet(text, terms, languages=self.query.languages),
+            snippet=shown,
+            highlight=sentence,
             modified=iso_time(self.modified.get(chunk.document, 0)),
             dated=iso_seconds(self.dates.get(chunk.document, 0.0)),
             levels=self.levels.get(chunk.id, ()),

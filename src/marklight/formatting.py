@@ -136,8 +136,8 @@ MAX_QUERY = 60
 """Characters of the query in the repr of an answer."""
 MAX_SIMILAR = 3
 """Duplicates of a result whose places are listed below it."""
-CLOSEST = "Closest:"
-"""End of the line above passages that are shown although none is a confident match."""
+CLOSEST = "The closest passages:"
+"""End of the line above passages of which none is likely to answer."""
 NO_TEXT = "(this document has no text)"
 
 _DROPPING_STAGES = {
@@ -452,10 +452,14 @@ def answer_html(answer: Answer) -> str:
     return f"<ol>{items}</ol>{notices}"
 
 
+def doubt_line(answer: Answer) -> str:
+    """Return the line above passages of which none is likely to answer; empty if one is, or if there are none."""
+    return one_line(f"{answer.doubt}. {CLOSEST}") if answer.doubt else ""
+
+
 def _empty_text(answer: Answer) -> str:
-    if answer.nearest:
-        return one_line(f"{answer.abstained}. {CLOSEST}")
-    return one_line(answer.empty_reason("min_confidence=0") or "No passage matches the query")
+    reason = doubt_line(answer) or answer.empty_reason("min_confidence=0")
+    return one_line(reason or "No passage matches the query")
 
 
 def columns(rows: Sequence[Sequence[str]], left: Sequence[int]) -> str:

@@ -6,10 +6,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import field
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from marklight.lazy import dataclass, lazy_pattern
 from marklight.model import DocumentId, json_keys
+
+if TYPE_CHECKING:
+    from marklight.text.snippets import QueryTerms
 
 
 class CollectionGlob(NamedTuple):
@@ -231,6 +234,15 @@ class Query:
     def spellings(self) -> tuple[str, ...]:
         """Return the text and, where they differ, as corrected and with its last word completed."""
         return tuple(dict.fromkeys((self.text, *self.other_spellings)))
+
+    @property
+    def terms(self) -> QueryTerms:
+        """Return the terms of all spellings, by which the part of a passage is chosen that is shown."""
+        from marklight.text.analyzer import query_terms
+        from marklight.text.snippets import QueryTerms
+
+        terms = frozenset(query_terms(*self.spellings, languages=self.languages))
+        return QueryTerms(terms, self.languages, self.filters.has_phrases)
 
     @property
     def title_candidates(self) -> tuple[str, ...]:

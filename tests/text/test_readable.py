@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marklight.text.markdown import only_embeds, readable, snippet
+from marklight.text.markdown import only_embeds, readable
 
 
 @pytest.mark.parametrize(
@@ -51,20 +51,6 @@ def test_lines_of_a_paragraph_are_joined_where_a_snippet_is_made() -> None:
 def test_no_text_fails_and_none_becomes_empty(text: str) -> None:
     assert bool(readable(text)) == bool(text.strip())
     assert readable(text, reflow=True).split() == readable(text).split()
-
-
-@given(st.text(alphabet="abc xyz.\n", max_size=2_000))
-def test_a_snippet_is_short_and_a_part_of_the_text(text: str) -> None:
-    part = snippet(text, frozenset(["xyz"]), 100)
-    assert len(part) <= 104
-    assert part.removeprefix("… ").removesuffix(" …").rstrip() in text
-
-
-def test_a_snippet_starts_at_the_sentence_with_the_most_query_terms() -> None:
-    text = "Words about nothing. " * 40 + "The heron nests in reeds. It is grey. " + "More. " * 100
-    part = snippet(text, frozenset(["heron", "nest"]), 100)
-    assert part.startswith("… The heron nests in reeds. It is grey.")
-    assert part.endswith(" …")
 
 
 def test_a_passage_that_only_embeds_has_no_text_of_its_own() -> None:

@@ -7,7 +7,7 @@ from dataclasses import field, replace
 from time import perf_counter
 from typing import TypeVar
 
-from marklight.answer import Hit, Hits, Ranking, Step, best_first
+from marklight.answer import Hit, Hits, Ranking, Step, best_first, unlikely
 from marklight.errors import ModelServerError
 from marklight.lazy import dataclass
 from marklight.ports import Fuse, Refine, Retrieve, Rewrite, ScoredChunk, Tools
@@ -262,4 +262,4 @@ def empty_reason(query: Query, steps: list[Step], last: Hits, tools: Tools) -> t
         )
     probability = max(answer_probability(hit) for hit in last)
     filters = f" with these filters: {describe_filters(query.filters)}" if query.filters else ""
-    return f"No confident match (best {probability:.2f}){filters}", True
+    return f"{unlikely(probability)}{filters}", True

@@ -21,7 +21,6 @@ from marklight.formatting import (
     one_line,
     place_text,
     quoted,
-    rest_line,
 )
 from marklight.place import complete_commands
 
@@ -95,18 +94,21 @@ def answer_as(answer: Answer, format: str, style: Style = PLAIN) -> str:
     """Render an answer in one of `FORMATS`; only text is styled."""
     documents = [hit.chunk.document for hit in answer.hits]
     data = _for_programs(answer, "results", documents, format, style)
-    if data is not None:
-        return data
+    return passages_as(answer, format, style) if data is None else data
+
+
+def passages_as(answer: Answer, format: str, style: Style = PLAIN) -> str:
+    """Render the results, or the closest passages where there are none, as text or Markdown."""
     several = answer.several_collections
     if format == "md":
         return "\n\n".join(
             f"### [{inline_markdown(headed_place(hit.chunk, several))}]({link_target(style.file(hit.chunk.document), hit.chunk.anchor)})"
             f"\n\n{quoted(hit.chunk.text)}"
-            for hit in answer.hits
+            for hit in answer.passages
         )
     return "\n\n".join(
-        hit_text(hit, several, f"[{rank}] ", style, answer.hits[rank:])
-        for rank, hit in enumerate(answer.hits, 1)
+        hit_text(hit, several, f"[{rank}] ", style, answer.passages[rank:])
+        for rank, hit in enumerate(answer.passages, 1)
     )
 
 
@@ -123,26 +125,6 @@ def link_target(path: str, anchor: str | None = None) -> str:
 def inline_markdown(text: str) -> str:
     """Escape what would begin a link, an image, HTML, an entity, code or emphasis in Markdown."""
     return re.sub(r"[\\`*\[\]<>&]", r"\\\g<0>", text)
-
-
-def nearest_text(answer: Answer, style: Style = PLAIN) -> str:
-    """Render the passages that come closest to a query without a confident match, dimmed.
-
-    They have no scores: the reason above them has the best one.
-    """
-    from marklight.text.markdown import readable
-
-    plain = replace(style, escapes=False)
-    several = answer.several_collections
-    blocks = (
-        (
-            f"[{rank}] {headed_place(hit.chunk, several, plain)}",
-            quoted(readable(hit.chunk.text)),
-            rest_line(hit, several, plain),
-        )
-        for rank, hit in enumerate(answer.nearest, 1)
-    )
-    return "\n\n".join(style.dim("\n".join(filter(None, block))) for block in blocks)
 
 
 def report_text(report: Report) -> str:

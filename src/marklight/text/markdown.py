@@ -1,16 +1,16 @@
-"""Markdown as text: without markup for embedding, readable for people, snippets, comments, names of code languages."""
+"""Markdown as text: without markup for embedding, readable for people, comments, names of code languages."""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import NamedTuple
 
 from marklight.lazy import lazy_pattern
 from marklight.model import Chunk, digest, trail, without_spans
-from marklight.text.analyzer import analyze, data_lines
+from marklight.text.analyzer import data_lines
 from marklight.text.lines import DELIMITER_ROW
 
 _IMAGE_OR_LINK = lazy_pattern(
@@ -384,10 +384,6 @@ _TASK = lazy_pattern(
 )
 _SPACES = lazy_pattern(r"(?<=\S) {2,}(?=\S)")
 _ESCAPED = lazy_pattern(r"\\([!-/:-@\[-`{-~])")
-_UNIT_END = lazy_pattern(r"[.!?:][\"')\]]*[ \t]+(?=\S)|\n")
-SNIPPET_CHARACTERS = 420
-_SNIPPET_SOURCE = 20_000
-"""Characters of a passage that a snippet is chosen from; only whole sections are longer."""
 _TABLE_WIDTH = 100
 """Wider tables are not aligned: their rows would not fit a line."""
 
@@ -447,58 +443,6 @@ def _with_whole_links(markdown: str) -> str:
     for character, mask in _MASK.items():
         text = text.replace(chr(mask), chr(character))
     return text
-
-
-def snippet(
-    text: str,
-    terms: frozenset[str],
-    max_chars: int = SNIPPET_CHARACTERS,
-    max_lines: int = SNIPPET_CHARACTERS,
-    languages: Sequence[str] = ("en",),
-) -> str:
-    """Return the part of a readable text with the most query terms, from the start of a sentence or line.
-
-    Of a sentence that is too long, it begins with a word before the match.
-    """
-    text = text[:_SNIPPET_SOURCE]
-    if len(text) <= max_chars and text.count("\n") < max_lines:
-        return text
-    starts = list(_snippet_starts(text, max_chars))
-    ends = [*starts[1:], len(text)]
-    parts = (text[start:end] for start, end in zip(starts, ends, strict=True))
-    matches = [
-        terms.intersection(term for language in languages for term in analyze(part, language))
-        for part in parts
-    ]
-    best, most = 0, 0
-    for first, start in enumerate(starts):
-        if not matches[first]:
-            continue
-        seen = set(matches[first])
-        for last in range(first + 1, len(starts)):
-            if ends[last] - start > max_chars or text.count("\n", start, starts[last]) >= max_lines:
-                break
-            seen |= matches[last]
-        if len(seen) > most:
-            best, most = starts[first], len(seen)
-    end = min(len(text), best + max_chars)
-    if end < len(text) and (space := text.rfind(" ", best + max_chars // 2, end)) >= 0:
-        end = space
-    part = text[best:end].strip("\n").rstrip()
-    return f"{'… ' if best else ''}{part}{' …' if end < len(text) else ''}"
-
-
-def _snippet_starts(text: str, max_chars: int) -> Iterator[int]:
-    """Yield where sentences, lines, and parts of sentences that are too long begin."""
-    start = 0
-    for end in (*(match.end() for match in _UNIT_END.finditer(text)), len(text)):
-        yield start
-        while end - start > max_chars:
-            middle = start + max_chars // 2
-            space = text.find(" ", middle, start + max_chars)
-            start = middle if space < 0 else space + 1
-            yield start
-        start = end
 
 
 class Task(NamedTuple):

@@ -48,7 +48,7 @@ def test_a_tab_extends_to_the_next_tab_stop() -> None:
 
 @pytest.mark.parametrize("width", [8, 13, 20, 33, 47, 80])
 def test_lines_break_between_words_at_any_width(width: int) -> None:
-    text = "note: No confident match (best 0.01). Use a lower threshold to see the closest ones."
+    text = "note: No passage is likely to answer this (best 0.01). Use a lower threshold to see the closest ones."
     rows = folded(text, width).split("\n")
     assert all(len(row) <= width for row in rows)
     words = [word for word in text.split() if len(word) <= width - len(INDENT)]

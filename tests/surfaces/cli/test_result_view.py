@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from marklight.formatting import PLAIN, Style
 from marklight.model import Chunk, DocumentId, Kind
 from marklight.query import Query
 from marklight.surfaces.cli.output import display_width
-from marklight.surfaces.cli.result_view import Matcher, answer_view, excerpt_rows
+from marklight.surfaces.cli.result_view import Matcher, answer_view, passage_rows
 from tests.making import write
 
 if sys.platform == "win32":
@@ -24,12 +25,17 @@ from tests.surfaces.terminal import PROGRAM, Terminal
 
 
 def hit(
-    path: str, score: float, text: str = "Beans.", first: int = 1, probability: float = 0.9
+    path: str,
+    score: float,
+    text: str = "Beans.",
+    first: int = 1,
+    probability: float = 0.9,
+    kind: Kind = Kind.PROSE,
 ) -> Hit:
     chunk = Chunk(
         f"{path}{first}",
         DocumentId("notes", path),
-        *(0, "Title", ("Title", f"Part {first}"), "", (first, first + 1), Kind.PROSE, text, ""),
+        *(0, "Title", ("Title", f"Part {first}"), "", (first, first + 1), kind, text, ""),
         *("digest",),
     )
     return Hit(chunk, score, answer_probability=probability, coverage=1.0)
@@ -61,7 +67,7 @@ def test_a_score_of_zero_is_not_printed() -> None:
 
 def test_a_doubtful_best_result_is_announced() -> None:
     assert view(hit("a.md", 0.2, probability=0.3))[0] == (
-        "No passage stands out. These come closest:"
+        "No passage is likely to answer this (best 0.20). The closest passages:"
     )
     assert view(hit("a.md", 0.4))[0].endswith("mentions 0.40")
 
@@ -81,23 +87,53 @@ def test_a_document_without_text_is_never_first() -> None:
     assert rows[-1] == "    (this document has no text)"
 
 
-def test_five_long_results_fit_a_window_of_24_lines() -> None:
+def test_five_long_results_fit_26_lines_and_the_first_has_eight_of_text() -> None:
     text = "A sentence about beans and other things that fill a line. " * 30
     hits = [hit(f"{number}.md", 0.9, text) for number in range(5)]
     rows = view(*hits)
-    assert len(rows) <= 24
+    assert [row.startswith("    ") for row in rows[:12]] == [False, *[True] * 8, False, False, True]
+    assert len(rows) == 26
     assert all(display_width(row) <= 100 for row in rows)
     assert all(display_width(row) <= 40 for row in view(*hits, width=40))
 
 
 def test_an_excerpt_begins_with_the_sentence_of_the_match() -> None:
-    text = f"{'Something else is said here. ' * 20}Grind the beans finely. {'And more. ' * 40}"
-    rows = excerpt_rows(text, Matcher(Query("bean grinding")), 60, 2)
-    assert rows[0].startswith("… Grind the beans finely. And more.")
-    assert rows[-1].endswith("…")
+    text = f"{'Something else. ' * 20}Grind the beans finely. {'And more. ' * 40}"
+    rows = passage_rows(hit("a.md", 0.9, text), Matcher(Query("bean grinding")), 60, 2)
+    assert "Grind the beans finely." in " ".join(rows)
+    assert (rows[0][:2], rows[-1][-1]) == ("… ", "…")
     long = f"{'word ' * 200}beans {'word ' * 200}"  # a sentence longer than the excerpt
-    rows = excerpt_rows(long, Matcher(Query("beans")), 60, 2)
-    assert "beans" in rows[0]
+    rows = passage_rows(hit("a.md", 0.9, long), Matcher(Query("beans")), 60, 2)
+    assert "beans" in " ".join(rows)
+
+
+def test_the_room_of_folded_results_completes_the_first_passage() -> None:
+    steps = "\n".join(f"{number}. Wait for the beans" for number in range(1, 15))
+    alone = [hit("a.md", 0.9, steps), *(hit(f"{number}.md", 0.01) for number in range(4))]
+    assert "    14. Wait for the beans" in view(*alone)
+    others = [hit(f"{number}.md", 0.9, steps) for number in range(5)]
+    assert "    14. Wait for the beans" not in view(*others)
+
+
+def test_the_first_result_has_the_number_of_other_passages_of_its_document() -> None:
+    first, second = (replace(hit(path, 0.9), further=("x", "y")) for path in ("a.md", "b.md"))
+    rows = view(first, second)
+    assert rows[0].endswith("+2 more here  answers 0.90")
+    assert "more" not in rows[3]
+
+
+def test_a_long_path_leaves_room_for_the_score() -> None:
+    row = view(hit(f"{'folder/' * 20}a.md", 0.9))[0]
+    assert (row[0], row[-12:], len(row)) == ("…", "answers 0.90", 100)
+
+
+def test_a_part_of_a_table_has_the_header_row() -> None:
+    cells = "\n".join(f"| plan {number} | ${number} |" for number in range(40))
+    table = f"| Plan | Price |\n|---|---|\n{cells}"
+    found = hit("a.md", 0.9, table, kind=Kind.TABLE)
+    rows = passage_rows(found, Matcher(Query("37")), 60, 4)
+    assert rows[0] == "Plan     Price"
+    assert any(row.startswith("plan 37") for row in rows)
 
 
 def test_matching_words_are_highlighted_in_any_inflection() -> None:
@@ -130,13 +166,13 @@ def test_a_terminal_gets_excerpts_and_a_pipe_whole_passages(
 ) -> None:
     raw, text = shown(tmp_path, environment)
     assert "\x1b[1;31mGrind\x1b[0m the \x1b[1;31mbeans\x1b[0m finely." in raw
-    assert text.count("Then wait for a while") < 10
+    assert text.count("Then wait for a while") < 36
     raw, text = shown(tmp_path, environment | {"NO_COLOR": "1"})
     assert "\x1b[1" not in raw
     assert "    Grind the beans finely." in text
     _, text = shown(tmp_path, environment, "--full")
     assert "> Grind the beans finely." in text
-    assert text.count("Then wait for a while") > 10
+    assert text.count("Then wait for a while") > 36
     call = [sys.executable, "-c", PROGRAM, "search", "grind beans", str(tmp_path / "docs")]
     piped = subprocess.run(
         [*call, "--mode", "keyword"],
@@ -146,7 +182,7 @@ def test_a_terminal_gets_excerpts_and_a_pipe_whole_passages(
         check=True,
     )
     assert piped.stdout.startswith("[1] espresso.md:3-3 § Espresso (")
-    assert piped.stdout.count("Then wait for a while") > 10
+    assert piped.stdout.count("Then wait for a while") > 36
 
 
 def test_oneline_prints_file_line_and_text(tmp_path: Path, environment: dict[str, str]) -> None:

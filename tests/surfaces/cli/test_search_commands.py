@@ -61,15 +61,14 @@ def test_search_json_has_the_documented_keys(
 ) -> None:
     answer = run_json(capsys, "search", "roll back", "--json", "--explain")
     assert set(answer) == {
-        "query", "results", "calibrated", "abstained", "nearest", "advice",
+        "query", "results", "calibrated", "abstained", "doubt", "nearest", "advice",
         "stats", "steps", "index", "notices", "took_ms",
     }  # fmt: skip
     assert set(answer["query"]) == {"text", "kind", "expanded_with", "filters"}
     result = answer["results"][0]
     assert set(result) == {
         "rank", "score", "verdict", "chunk_id", "path", "collection", "ref", "title", "headings", "anchor", "lines",
-        "kind", "content", "snippet", "modified", "dated", "levels", "similar", "linked", "more",
-        "continues", "boilerplate",
+        "kind", "content", "snippet", "highlight", "continues", "modified", "dated", "levels", "similar", "linked", "more", "boilerplate",
         "why",
     }  # fmt: skip
     assert result["path"] == "guide/deploy.md"
@@ -131,23 +130,25 @@ def test_the_advice_names_the_option_of_its_surface(
     assert json.loads(out)["advice"] == "Use min_confidence 0 to see the closest passages"
 
 
-def test_without_a_confident_match_the_closest_passages_are_shown_apart_from_results(
+def test_where_none_is_likely_to_answer_the_closest_passages_are_shown_apart_from_results(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ("search", "espresso beans", "--set", "search.confidence.threshold=1")
     code, out, err = run_cli(capsys, *arguments)
     assert (code, out) == (1, "")
     lines = err.splitlines()
-    at = next(number for number, line in enumerate(lines) if line.endswith("). Closest:"))
-    assert lines[at].startswith("note: No confident match (best 0.")
-    assert lines[at + 1] == "[1] espresso.md:6-6 § Espresso"
+    at = next(number for number, line in enumerate(lines) if line.endswith("The closest passages:"))
+    assert lines[at].startswith("note: No passage is likely to answer this (best 0.")
+    assert lines[at + 1].startswith("[1] espresso.md:6-6 § Espresso (0.")
     assert lines[at + 2] == "> Grind the beans finely."
     code, out, _ = run_cli(capsys, *arguments, "--json")
     found = json.loads(out)
     assert (code, found["results"]) == (1, [])
     assert found["nearest"][0]["path"] == "espresso.md"
     _, out, err = run_cli(capsys, *arguments, "--color", "always")
-    assert (out, "\x1b[2m[1] espresso.md" in err) == ("", True)
+    assert (out, "\x1b[1m[1] " in err) == ("", True)
+    _, out, err = run_cli(capsys, *arguments, "--format", "md")
+    assert (out, "### [espresso.md:6-6 § Espresso](espresso.md#espresso)" in err) == ("", True)
 
 
 def test_get_and_outline(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -209,7 +210,9 @@ def test_the_reason_for_abstaining_lists_the_filters(
     unlikely = ("--mode", "keyword", "--set", "search.confidence.threshold=1")
     code, _, err = run_cli(capsys, "search", "tag:kitchen beans", *unlikely)
     assert code == 1
-    assert "with these filters: tag:kitchen. Closest:\n[1] espresso.md:6-6 § Espresso\n" in err
+    assert (
+        "with these filters: tag:kitchen. The closest passages:\n[1] espresso.md:6-6 § Esp" in err
+    )
 
 
 def test_repeated_dates_must_all_match(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

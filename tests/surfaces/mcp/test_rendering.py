@@ -171,7 +171,8 @@ def test_nothing_found_abstained_not_indexed_and_empty_are_different_texts(lib: 
 def test_text_refers_to_tools_instead_of_commands(lib: Library) -> None:
     text = searched(lib, query="zebra crossing quantum", tokens=300)
     assert "confidence" not in text
-    assert "There are no results. The passages below are the closest ones" in text
+    assert "No passage is likely to answer this (best 0." in text
+    assert "). The closest passages:\n\n[closest 1] " in text
     assert "\n[closest 1] " in text
     assert "\n[1] guide" not in text
     assert fits(text, 300)
@@ -244,7 +245,9 @@ def test_a_list_has_its_count_first_and_a_line_for_each_document(lib: Library) -
     ]
 
 
-def test_doubtful_results_begin_with_a_note_and_are_not_shortened(lib: Library) -> None:
+def test_doubtful_results_begin_with_a_line_that_states_it_and_are_not_shortened(
+    lib: Library,
+) -> None:
     found = execute(lib, "search", {"query": "bananas", "limit": 3})
     text = "One sentence about fruit. " * 40
     hits = tuple(
@@ -253,7 +256,7 @@ def test_doubtful_results_begin_with_a_note_and_are_not_shortened(lib: Library) 
     )
     doubtful = replace(found, hits=hits, calibrated=True)
     first, _, rest = rendering.search_text(doubtful).partition("\n\n")
-    assert first == "note: doubtful, the best score is 0.10"
+    assert first == "No passage is likely to answer this (best 0.10). The closest passages:"
     assert rest.startswith("[1] ")
     assert text.strip() in rest
     sure = replace(doubtful, hits=(replace(hits[0], score=0.8), *hits[1:]))

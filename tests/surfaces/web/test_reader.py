@@ -77,6 +77,27 @@ def test_a_document_opens_at_its_passage_with_the_words_of_the_query_marked(page
     expect(page.locator("#matches output")).to_have_text(re.compile(r"^\d+ of \d+$"))
 
 
+def test_the_sentence_that_answers_is_marked_and_scrolled_to(
+    browser: Browser, tmp_path: Path
+) -> None:
+    before = "".join(f"Paragraph {number} is about nothing.\n\n" for number in range(8))
+    text = f"# Herons\n\n{before}A *heron* nests in `reeds`, [mostly](b.md). It is grey.\n"
+    write(tmp_path / "docs", {"a.md": text, "b.md": "# Reeds\n\nThey grow.\n"})
+    with serving(tmp_path / "docs") as each, visiting(browser, f"http://{each.name}") as page:
+        page.set_viewport_size({"width": 1000, "height": 300})
+        page.goto("/?q=heron+nests&nearest=1")
+        expect(page.locator("#results .snippet").first).to_have_text(
+            "A heron nests in reeds, mostly. It is grey."
+        )
+        page.locator("#results a.row").first.click()
+        expect(page.locator("#text .in-passage").first).to_be_attached()
+        page.wait_for_function("CSS.highlights.has('answer')")
+        assert page.evaluate(MATCHES, "answer") == ["A heron nests in reeds, mostly"]
+        assert page.evaluate(
+            "[...CSS.highlights.get('answer')][0].getBoundingClientRect().bottom < innerHeight"
+        )
+
+
 def test_n_goes_to_the_next_match_and_only_inflections_are_marked(
     browser: Browser, tmp_path: Path
 ) -> None:

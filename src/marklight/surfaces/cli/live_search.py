@@ -36,7 +36,7 @@ from prompt_toolkit.styles import Style
 
 from marklight.answer import Answer, Hit
 from marklight.errors import MarklightError
-from marklight.formatting import NO_TEXT, one_line, place_text, visible
+from marklight.formatting import NO_TEXT, doubt_line, one_line, place_text, visible
 from marklight.model import trail
 from marklight.operations import LevelName, ModeName
 from marklight.surfaces.cli.editor import open_in_editor
@@ -177,7 +177,7 @@ class LiveSearch:
             except MarklightError as error:
                 message = one_line(str(error))
         if answer is not None and not message:
-            message = answer.abstained or next(iter(answer.notices), "")
+            message = doubt_line(answer) or answer.abstained or next(iter(answer.notices), "")
         self.answer, self.message = answer, one_line(message)
         self.matcher = Matcher(answer.query) if answer is not None else None
         self.selected = self.level = self.scrolled = 0
@@ -197,7 +197,7 @@ class LiveSearch:
 
     @property
     def hits(self) -> tuple[Hit, ...]:
-        """Return the results; where there is no confident match, the closest passages."""
+        """Return the results; where none is likely to answer, the closest passages."""
         return self.answer.passages if self.answer is not None else ()
 
     @property
@@ -297,14 +297,13 @@ class LiveSearch:
             text = f"  {cut_left(steps, left)}" if steps and left >= 8 else ""
             gap = max(0, width - used - display_width(text) - len(word)) if word else 0
             reverse = " class:selected" if selected else ""
-            faint = "" if answer.hits else " class:faint"
             if selected:
                 rows.append(("[SetCursorPosition]", ""))
             rows += [
                 (reverse, mark),
-                (f"class:path{reverse}{faint}", path),
-                (f"class:lines{reverse}{faint}", lines),
-                (f"{reverse}{faint}", text),
+                (f"class:path{reverse}", path),
+                (f"class:lines{reverse}", lines),
+                (reverse, text),
             ]
             if word and gap:
                 rows.append((f"class:faint{reverse}", " " * gap + word))

@@ -166,6 +166,8 @@ def _words(line: str) -> Iterator[list[str]]:
 
 def _unit_width(unit: str, used: int) -> int:
     """Return the columns on the widest terminal: they differ about spacing marks and emoji selectors."""
+    if len(unit) == 1 and " " <= unit <= "~":  # as most are
+        return 1
     from wcwidth import wcwidth
 
     if unit.startswith("\x1b"):
@@ -187,6 +189,8 @@ def _may_take_column(character: str) -> bool:
 
 def display_width(text: str) -> int:
     """Return the columns a text takes on a terminal: two for a CJK character, none for a combining mark."""
+    if text.isascii() and text.isprintable():
+        return len(text)
     from wcwidth import wcwidth
 
     return sum(max(0, wcwidth(character)) for character in text)

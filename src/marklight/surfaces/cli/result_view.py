@@ -1,9 +1,11 @@
-"""Show results on a terminal: one header a result, a few lines of text around the match, weak matches folded into one line."""
+"""Show results on a terminal: one header a result, the lines that answer, weak matches folded into one line."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from marklight.answer import ANSWERS, verdict
@@ -12,6 +14,7 @@ from marklight.formatting import (
     QUOTE,
     Style,
     counted,
+    doubt_line,
     left_out,
     linked_line,
     one_line,
@@ -21,22 +24,24 @@ from marklight.formatting import (
 )
 from marklight.model import trail
 from marklight.surfaces.cli.output import cut, cut_left, display_width, folded
-from marklight.text.analyzer import analyze, fold, has_cjk, query_terms
-from marklight.text.markdown import readable, snippet
+from marklight.text.analyzer import analyze, fold, has_cjk
+from marklight.text.snippets import Excerpt, excerpt
 
 if TYPE_CHECKING:
     from marklight.answer import Answer, Hit
-    from marklight.model import DocumentId
+    from marklight.model import Chunk, DocumentId
     from marklight.query import Query
 
 WEAK = 0.1
 """Below this score, a result after one that answers the query is folded: nine of ten are not relevant."""
-DOUBTFUL = 0.3
-"""A best score below this gets a line that says so."""
 MIN_LISTED = 3
 """Documents from which on equally good results are a list."""
-MAX_ROWS, MIN_ROWS, SCREEN_ROWS = 4, 2, 22
-"""Lines of text below a header, and of all results together: five fit a window of 24 lines with a line above and below."""
+FIRST_ROWS, MAX_ROWS, MIN_ROWS = 8, 4, 2
+"""Lines of text of the first passage, of each other one, and of each if there are many."""
+WHOLE_ROWS = 16
+"""Lines of text of the first passage, and of others that are complete in so many, where there is room."""
+SCREEN_LINES = 26
+"""Lines of five results, of which the first has eight lines of text and the others two, and of one line above or below."""
 FURTHER, GUTTER = "  ", "    "
 """Before the header of a further passage, and before each line of a document's text, so that none can pose as a header."""
 MIN_TRAIL = 12
@@ -49,8 +54,7 @@ class Matcher:
     """Finds the words of a query in text, in any inflection."""
 
     def __init__(self, query: Query) -> None:
-        self.languages = query.languages
-        self.terms = frozenset(query_terms(*query.spellings, languages=query.languages))
+        self.terms, self.languages, _ = self.wanted = query.terms
         last = query.typed_text or query.text
         self.prefix = fold(last.split()[-1]) if query.prefix and last.split() else ""
 
@@ -63,6 +67,10 @@ class Matcher:
                         yield at, min(at + 2, word.end())
             elif self._matches(word[0]):
                 yield word.start(), word.end()
+
+    def excerpt(self, chunk: Chunk, rows: int, width: int) -> Excerpt:
+        """Return the part of a passage that answers the query in some rows."""
+        return excerpt(chunk, self.wanted, rows, partial(rows_in, width=width))
 
     def _matches(self, word: str) -> bool:
         if self.prefix and fold(word).startswith(self.prefix):
@@ -92,36 +100,79 @@ def answer_view(answer: Answer, style: Style, width: int, *, everything: bool = 
     """Return the results, or the closest passages where there are none; weak ones are folded unless `everything`."""
     # A document without text is never first: its title is all that it says.
     hits = sorted(answer.passages, key=lambda hit: hit.chunk.is_title)
-    is_list = bool(answer.hits) and _is_list(answer)
+    is_list = bool(answer.hits) and not everything and _is_list(answer)
     shown = [hit for hit in hits if everything or not _is_weak(hit, hits[0], answer)]
     matcher = Matcher(answer.query)
-    budget = (SCREEN_ROWS + 1 - 2 * len(shown)) // max(1, len(shown)) if answer.hits else MIN_ROWS
-    scored = bool(answer.hits and answer.query.text) and not is_list
-    groups: list[str] = []
-    for number, group in enumerate(by_document(shown)):
-        lines: list[str] = []
-        for at, hit in enumerate(group):
-            rows = (
-                MAX_ROWS
-                if number == at == 0 and answer.hits
-                else min(max(budget, MIN_ROWS), MAX_ROWS)
-            )
-            lines.append(header(hit, answer, style, width, follows=at > 0, scored=scored))
-            lines += passage_rows(hit, answer.query, matcher, style, width, rows)
-            if rest := rest_line(hit, answer.several_collections, style):
-                lines.append(GUTTER + style.dim(cut(rest, width - len(GUTTER))))
-        linked = linked_line(group[0], answer.several_collections, style)
-        if answer.hits and linked:
-            lines.append(style.dim(cut(FURTHER + linked, width)))
-        groups.append("\n".join(lines))
-    above = [] if everything else _headline(answer, shown, is_list)
+    scored = bool(answer.query.text) and not is_list
+    above = _headline(answer, shown, is_list)
     below = "" if everything else _folded_line(answer, len(hits) - len(shown))
-    parts = [*(style.dim(line) for line in above), "\n\n".join(groups)]
-    return "\n".join(filter(None, [*parts, style.dim(below)]))
+    groups = by_document(shown)
+    frames = [
+        _frame(group, answer, style, width, leads=group is groups[0], scored=scored)
+        for group in groups
+    ]
+    # A blank line between documents, one line above all and one below.
+    used = len(groups) - 1 + sum(map(len, chain.from_iterable(frames))) + bool(above) + bool(below)
+    texts = _texts(list(chain.from_iterable(groups)), matcher, width, SCREEN_LINES - used)
+    blocks = []
+    for group, frame in zip(groups, frames, strict=True):
+        rows = [
+            line
+            for (head, *rest), hit in zip(frame, group, strict=True)
+            for line in (
+                head,
+                *(GUTTER + matcher.highlighted(row, style) for row in texts[hit.chunk.id]),
+                *rest,
+            )
+        ]
+        blocks.append("\n".join(rows))
+    parts = (style.dim(above), "\n\n".join(blocks), style.dim(below))
+    return "\n".join(filter(None, parts))
+
+
+def _frame(
+    group: Sequence[Hit], answer: Answer, style: Style, width: int, *, leads: bool, scored: bool
+) -> list[list[str]]:
+    """Return for each passage of a document its header and the lines below its text."""
+    frames: list[list[str]] = []
+    several = answer.several_collections
+    for place, hit in enumerate(group):
+        first = leads and not place
+        lines = [header(hit, answer, style, width, follows=place > 0, leads=first, scored=scored)]
+        if rest := rest_line(hit, several, style):
+            lines.append(GUTTER + style.dim(cut(rest, width - len(GUTTER))))
+        frames.append(lines)
+    if linked := linked_line(group[0], several, style):
+        frames[-1].append(style.dim(cut(FURTHER + linked, width)))
+    return frames
+
+
+def _texts(hits: Sequence[Hit], matcher: Matcher, width: int, room: int) -> dict[str, list[str]]:
+    """Return the rows of text of each passage, by passage id; together they have `room` if each has two."""
+    columns = width - len(GUTTER)
+    whole = [passage_rows(hit, matcher, columns, WHOLE_ROWS + 1) for hit in hits]
+    rows = [min(len(text), MIN_ROWS) for text in whole]
+    left = max(0, room - sum(rows))
+    for place, text in enumerate(whole):
+        wanted = min(len(text), MAX_ROWS if place else FIRST_ROWS)
+        more = max(0, min(wanted - rows[place], left))
+        rows[place] += more
+        left -= more
+    # What is left is for the first one, then completes others.
+    for place, text in enumerate(whole):
+        more = min(len(text), WHOLE_ROWS) - rows[place]
+        if place and (len(text) > WHOLE_ROWS or more > left):
+            continue
+        rows[place] += min(more, left)
+        left -= min(more, left)
+    return {
+        hit.chunk.id: text if len(text) <= count else passage_rows(hit, matcher, columns, count)
+        for hit, text, count in zip(hits, whole, rows, strict=True)
+    }
 
 
 def _is_list(answer: Answer) -> bool:
-    """Return true for a query of one word that several documents mention, of which none stands out."""
+    """Return true for a query of one word that several documents mention, of which none answers."""
     hits = answer.hits
     if len(answer.query.text.split()) != 1:
         return False
@@ -136,16 +187,12 @@ def _is_weak(hit: Hit, best: Hit, answer: Answer) -> bool:
     return weak and best.score >= ANSWERS
 
 
-def _headline(answer: Answer, shown: Sequence[Hit], is_list: bool) -> list[str]:
-    """Return the line above results that are a list, or of which the best is doubtful."""
-    if not answer.hits or not answer.query.text:
-        return []
-    if is_list:
-        documents = counted(len({hit.chunk.document for hit in shown}), "document")
-        return [one_line(f"{documents} about {answer.query.text.strip()}")]
-    if answer.hits[0].score < DOUBTFUL:
-        return ["No passage stands out. These come closest:"]
-    return []
+def _headline(answer: Answer, shown: Sequence[Hit], is_list: bool) -> str:
+    """Return the line above results that are a list, or of which none is likely to answer."""
+    if not is_list:
+        return doubt_line(answer)
+    documents = counted(len({hit.chunk.document for hit in shown}), "document")
+    return one_line(f"{documents} about {answer.query.text.strip()}")
 
 
 def _folded_line(answer: Answer, weaker: int) -> str:
@@ -181,18 +228,24 @@ def header(
     width: int,
     *,
     follows: bool = False,
+    leads: bool = False,
     scored: bool = True,
 ) -> str:
-    """Return `guide/auth.md:5-9 § Auth > Tokens … answers 0.83`; of a further passage of a document `:12-15 § Refresh`."""
+    """Return `guide/auth.md:5-9 § Auth > Tokens … answers 0.83`; of a further passage of a document `:12-15 § Refresh`.
+
+    That of the first result has the number of other passages of its document that match.
+    """
     chunk = hit.chunk
     lines = "-".join(map(str, chunk.lines))
     name = style.rooted(place_text(chunk.document, answer.several_collections), chunk.document)
-    facts = [f"+{len(hit.similar)} similar"] if hit.similar else []
+    facts = [f"+{hit.more} more here"] if leads and hit.more else []
+    facts += [f"+{len(hit.similar)} similar"] if hit.similar else []
     facts += [certainty(hit, answer)] if scored else []
     right = "  ".join(facts)
     headings = [heading for heading in chunk.headings if heading != chunk.title]
     steps = " > ".join(headings) if follows else trail(chunk.title, chunk.headings)
-    path = "" if follows else cut_left(name, max(MIN_TRAIL, width - len(lines) - 1))
+    room = width - len(lines) - 1 - (len(right) + 2 if right else 0)
+    path = "" if follows else cut_left(name, max(MIN_TRAIL, room))
     indent = FURTHER if follows else ""
     used = display_width(f"{indent}{path}:{lines}")
     left = width - used - 3 - (len(right) + 2 if right else 0)
@@ -210,24 +263,37 @@ def header(
     return f"{indent}{place}{text}{end}"
 
 
-def passage_rows(
-    hit: Hit, query: Query, matcher: Matcher, style: Style, width: int, rows: int
-) -> list[str]:
-    """Return a few lines of a passage around the match, indented and highlighted."""
+def passage_rows(hit: Hit, matcher: Matcher, width: int, rows: int) -> list[str]:
+    """Return the part of a passage that answers, folded to some rows."""
     if hit.chunk.is_title:
-        return [GUTTER + style.dim(NO_TEXT)]
-    text = readable(hit.chunk.snippet_text(query.filters.has_phrases), reflow=True)
-    excerpt = excerpt_rows(text, matcher, width - len(GUTTER), rows)
-    return [GUTTER + matcher.highlighted(row, style) for row in excerpt]
+        return [NO_TEXT]
+    return excerpt_rows(matcher.excerpt(hit.chunk, rows, width), width, rows)
 
 
-def excerpt_rows(text: str, matcher: Matcher, width: int, rows: int) -> list[str]:
-    """Return the part of a text with the most query terms, from the start of a sentence or line, folded to some rows."""
+def excerpt_rows(part: Excerpt, width: int, rows: int) -> list[str]:
+    """Return an excerpt folded to at most some rows, with ellipses where text is left out."""
+    # The rest need not be folded.
+    text = part.text[: rows * width + 1].strip("\n")
+    header = [cut(_plain(part.header), width)] if part.header else []
+    text = f"… {_plain(text).lstrip()}" if part.before else _plain(text)
+    shown = fold_rows(text, width)
+    room = max(1, rows - len(header))
+    if len(shown) > room:
+        shown = [*shown[: room - 1], cut(f"{shown[room - 1]} …", width)]
+    return [*header, *shown]
+
+
+def _plain(text: str) -> str:
     lines = (line.rstrip() for line in visible(text).split("\n"))
-    text = "\n".join(filter(None, lines)).expandtabs(4)
-    room = rows * width * 9 // 10  # the rest stays empty where the next word does not fit
-    parts = fold_rows(snippet(text, matcher.terms, room, rows, matcher.languages), width)
-    return parts if len(parts) <= rows else [*parts[: rows - 1], cut(f"{parts[rows - 1]} …", width)]
+    return "\n".join(filter(None, lines)).expandtabs(4)
+
+
+def rows_in(text: str, width: int) -> int:
+    """Return about how many rows a text takes when it is folded."""
+    columns = width * 19 // 20  # the rest stays empty where the next word does not fit
+    lines = filter(None, map(str.rstrip, text.split("\n")))
+    widths = (len(line) if line.isascii() else display_width(line) for line in lines)
+    return sum(-(-columns_used // max(1, columns)) for columns_used in widths)
 
 
 def fold_rows(text: str, width: int) -> list[str]:
@@ -236,15 +302,13 @@ def fold_rows(text: str, width: int) -> list[str]:
     return [row.removeprefix(QUOTE) for row in folded(quoted, width + len(QUOTE)).split("\n")]
 
 
-def oneline(hit: Hit, query: Query, matcher: Matcher, style: Style, width: int | None) -> str:
+def oneline(hit: Hit, matcher: Matcher, style: Style, width: int | None) -> str:
     """Return `guide/auth.md:5:Tokens expire after an hour.`, as grep prints a match; cut to a width on a terminal."""
     place = f"{one_line(style.file(hit.chunk.document))}:{hit.chunk.lines[0]}:"
-    text = (
-        ""
-        if hit.chunk.is_title
-        else readable(hit.chunk.snippet_text(query.filters.has_phrases), reflow=True)
-    )
-    row = " ".join(excerpt_rows(text, matcher, ONELINE_CHARACTERS, 1)) if text else hit.chunk.title
+    row = hit.chunk.title
+    if not hit.chunk.is_title:
+        part = matcher.excerpt(hit.chunk, 1, ONELINE_CHARACTERS)
+        [row] = excerpt_rows(part._replace(header=""), ONELINE_CHARACTERS, 1)
     row = one_line(" ".join(row.split()))
     if width is not None:
         row = cut(row, max(MIN_TRAIL, width - display_width(place)))

@@ -14,9 +14,9 @@ import click
 from click.core import ParameterSource
 
 from marklight.formatting import (
-    CLOSEST,
     Style,
     counted,
+    doubt_line,
     headed_place,
     left_out,
     one_line,
@@ -63,6 +63,8 @@ if TYPE_CHECKING:
     from marklight.surfaces.daemon.client import RemoteLibrary
 
 EMBEDDING_MODES = ("hybrid", "semantic")
+WITH_PASSAGES = ("text", "md")
+"""Formats that people read: the closest passages are shown in them too."""
 PIPED_LIMIT = 5
 """Results for each query of a pipe."""
 
@@ -98,7 +100,7 @@ def search(
 ) -> int:
     """Search a folder. A new folder is indexed first.
 
-    On a terminal, a few lines around each match are shown; into a pipe, whole passages.
+    On a terminal, the lines that answer are shown; into a pipe, whole passages.
 
     PATH defaults to the library that contains the current folder.
     """
@@ -120,6 +122,8 @@ def search(
 
         show_data(answer_view(answer, style_of(library), width or 0, everything=options["all"]))
     elif answer.hits or format == "json":
+        if format in WITH_PASSAGES and (doubt := doubt_line(answer)):
+            note(doubt)
         show_as(render.answer_as(answer, format, style_of(library)), format)
     if options["explain"] and format != "json":
         from marklight.surfaces.explain import explanation
@@ -129,9 +133,8 @@ def search(
             show(f"\n{explanation(answer)}")
         else:
             click.echo(f"\n{explanation(answer)}", err=True)
-    if answer.nearest and format == "text":
-        note(f"{answer.abstained}. {CLOSEST}")
-        show_aside(_nearest(answer, style_of(library, sys.stderr)))
+    if answer.nearest and format in WITH_PASSAGES:
+        _show_nearest(answer, format, style_of(library, sys.stderr))
     elif (reason := answer.empty_reason(SHOW_ALL)) and format != "json":
         note(reason)
     more, stages = left_out(answer)
@@ -150,13 +153,16 @@ def search(
     return 0 if answer or answer.commits else 1
 
 
-def _nearest(answer: Answer, style: Style) -> str:
-    """Return the closest passages as text for standard error, in the form that results have there."""
-    if width := terminal_width(sys.stderr):
+def _show_nearest(answer: Answer, format: str, style: Style) -> None:
+    """Print the closest passages on standard error, in the form that results have there."""
+    width = terminal_width(sys.stderr)
+    if width and format == "text":
         from marklight.surfaces.cli.result_view import answer_view
 
-        return answer_view(answer, style, width, everything=True)
-    return render.nearest_text(answer, style)
+        show_aside(answer_view(answer, style, width, everything=True))
+    else:
+        note(doubt_line(answer))
+        show_aside(render.passages_as(answer, format, style))
 
 
 def _print_lines(answer: Answer, style: Style, width: int | None) -> None:
@@ -165,7 +171,7 @@ def _print_lines(answer: Answer, style: Style, width: int | None) -> None:
 
     matcher = Matcher(answer.query)
     for hit in answer.hits:
-        show_data(oneline(hit, answer.query, matcher, style, width))
+        show_data(oneline(hit, matcher, style, width))
 
 
 @click.command(short_help="Search commits by message and diff.")
@@ -256,10 +262,15 @@ def _run_piped(library: Library | RemoteLibrary, limit: int, mode: str) -> int:
                 continue
             note_all(answer.notices)
             if answer.hits:
+                if doubt := doubt_line(answer):
+                    note(doubt)
                 show(f"{render.answer_as(answer, 'text', style_of(library))}\n")
+                continue
+            code = max(code, 1)
+            if answer.nearest:
+                _show_nearest(answer, "text", style_of(library, sys.stderr))
             elif reason := answer.empty_reason(SHOW_ALL):
                 note(reason)
-                code = max(code, 1)
     return code
 
 
@@ -368,7 +379,7 @@ def ask(
 
     The language model that the settings name (ask.name) writes the answer from the passages that search finds.
     Every sentence ends with the numbers of the passages that it rests on and is checked against them. If search
-    finds no confident match, the model is not called.
+    finds no passage that is likely to answer, the model is not called.
     """
     # In this process, even if a daemon runs: the API key may be in the environment of this one only.
     with open_own(folder, assignments) as library, Bar(library.place.folder) as bar:
@@ -443,8 +454,7 @@ def _show_sources(answer: CitedAnswer, style: Style, aside: Style) -> None:
         if any(not each.supported for each in answer.sentences):
             note("The passages do not support sentences that end with (unsupported)")
     elif found.nearest:
-        note(f"{answer.abstained}. {CLOSEST}")
-        show_aside(_nearest(found, aside))
+        _show_nearest(found, "text", aside)
     elif found.hits:
         note(f"{answer.abstained}. The passages:")
         for number, hit in enumerate(found.hits, 1):

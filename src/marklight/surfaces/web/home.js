@@ -3,8 +3,8 @@
 import { byId, counted, dateText, documentLink, make, sentence } from "./dom.js";
 import { stored } from "./url_state.js";
 
-const BEST = /^No confident match( \(best [\d.]+\))?/; // the probability of any answer: no score of a passage below
 const MAX_TAGS = 40;
+const CLOSEST = "The closest passages:";
 
 export function home(library, { href, forget }) {
   const root = byId("home");
@@ -61,11 +61,12 @@ export const clearMessage = () => byId("state").replaceChildren();
 
 // The advice of an answer refers to a parameter; here it is a button.
 export function abstained(answer, filtered, { showNearest, clearFilters }) {
-  const nearest = answer.nearest.length;
-  show(answer.advice ? "No confident match" : "No results",
-    nearest ? (answer.abstained.replace(BEST, "") ? make("p", {}, sentence(answer.abstained.replace(BEST, ""))) : null) : make("p", {}, sentence(answer.abstained || "No passage matches the query")),
-    row(answer.advice && !nearest ? button("Show the closest passages", showNearest) : null, filtered ? button("Search without filters", clearFilters) : null));
+  show(answer.doubt ?? "No results",
+    make("p", {}, answer.doubt ? CLOSEST : sentence(answer.abstained || "No passage matches the query")),
+    row(answer.advice && !answer.doubt ? button("Show the closest passages", showNearest) : null, filtered ? button("Search without filters", clearFilters) : null));
 }
+
+export const doubtful = (doubt) => show(doubt, make("p", {}, CLOSEST));
 
 export function noneListed(listing, filtered, { clearFilters, showPassages }) {
   show("No documents", make("p", {}, sentence(listing.abstained || "No document matches")),

@@ -2,9 +2,9 @@
 
 import { events, inPath, get, post } from "./api.js";
 import { byId, copy, counted, make, nameOf, sentence, tell, visible } from "./dom.js";
-import { abstained, clearMessage, failed as showFailure, home, noneListed, noneOfKind, showStatus } from "./home.js";
+import { abstained, clearMessage, doubtful, failed as showFailure, home, noneListed, noneOfKind, showStatus } from "./home.js";
 import { Reader } from "./reader.js";
-import { Results, quotation, reference } from "./results.js";
+import { Results, answerOf, quotation, reference } from "./results.js";
 import { Search, withFilters } from "./search.js";
 import { FILTERS, LIMITS, SEARCHED, activeFilters, differ, read, save, store, stored, toUrl } from "./url_state.js";
 
@@ -24,11 +24,18 @@ let retried = false, rested = true, pinned = Boolean(state.open);
 let slow = 0, pause = 0, rest = 0, preview = 0;
 let scrolls = null; // places to restore after Back
 let answering = null;
+let closest = false; // the list shows the closest passages, since there are no results
 
 const href = (patch) => toUrl({ ...state, open: "", lines: null, at: "", graph: "", ...patch });
 const results = new Results({ href, explain, omitted });
 const search = new Search({ started, answered, listed, failed });
-const reader = new Reader({ href, words: () => (state.q ? results.words : null), offline: setOffline, editor: editorAddress, titled: showTitle });
+const reader = new Reader({ href, words: () => (state.q ? results.words : null), sentence: answerHere, offline: setOffline, editor: editorAddress, titled: showTitle });
+
+// The sentence that answers, if the passage that is open is a result.
+function answerHere() {
+  const hit = state.q && results.hit(state);
+  return hit ? answerOf(hit) : "";
+}
 
 // Search
 
@@ -81,7 +88,7 @@ function answered(answer, query, complete, named) {
   finished();
   retried = false;
   const nearest = !hits.length && !all.length ? answer.nearest : [];
-  results.show(hits.length ? hits : nearest, answer, { named, nearest: Boolean(nearest.length) });
+  results.show(hits.length ? hits : nearest, answer, { named });
   showExtras(answer);
   const more = query.kind ? all.filter((hit) => hit.kind === query.kind).length > hits.length : all.length >= query.limit;
   byId("more").hidden = !(hits.length ? more && query.limit !== LIMITS.at(-1) : nearest.length && answer.advice);
@@ -90,8 +97,10 @@ function answered(answer, query, complete, named) {
   else if (all.length) { noneOfKind(query.kind, all.length); count("No results of this kind"); }
   else {
     abstained(answer, activeFilters(state).length, { showNearest: () => { change({ nearest: true }); field.focus(); }, clearFilters });
-    count(nearest.length ? "No confident match" : "No results");
+    count(nearest.length ? `${counted(nearest.length, "passage")}, none likely to answer` : "No results");
   }
+  closest = Boolean(nearest.length);
+  if (hits.length && answer.doubt) doubtful(answer.doubt);
   settled(hits);
 }
 
@@ -313,8 +322,7 @@ byId("close").addEventListener("click", close);
 byId("copy").addEventListener("click", () => copy(placeName()));
 byId("help").addEventListener("click", showKeys);
 byId("more").addEventListener("click", () => {
-  const nearest = Boolean(byId("results").querySelector(".nearest"));
-  change(nearest ? { nearest: true } : { limit: LIMITS.find((item) => item > state.limit) ?? LIMITS.at(-1) }, { more: true });
+  change(closest ? { nearest: true } : { limit: LIMITS.find((item) => item > state.limit) ?? LIMITS.at(-1) }, { more: true });
   results.links().at(-1)?.focus();
 });
 byId("ask").addEventListener("click", () => answering?.toggle(state));

@@ -6,6 +6,7 @@ import { byId, copy, counted, dateText, documentLink, lineText, make, sentence, 
 const INSIDE = "marklight:";
 const PREFIX = "part-"; // prefix of ids in documents, so that they cannot collide with ours
 const MAX_MATCHES = 2000;
+const NUMBER = /^\s*\d+[.)]\s/; // of a list item, which is no text of the page
 const RAIL_MS = 250; // until the links of a document that stays open are loaded
 const DIRECTED = "p, h1, h2, h3, h4, h5, h6, ul, ol, td, th, dt, dd, summary, figcaption";
 const FROM_RIGHT = /^[^\p{L}]*[\p{Script=Arabic}\p{Script=Hebrew}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}]/u;
@@ -19,11 +20,12 @@ export class Reader {
   #controller = null;
   #railTimer = 0;
   #matches = [];
+  #answer = null; // the range of the sentence that answers
   #match = -1;
   #html = new WeakMap(); // the HTML of each block as the server sent it: folds change the DOM
 
-  constructor({ href, words, offline, editor, titled }) {
-    Object.assign(this, { href, words, offline, editor, titled });
+  constructor({ href, words, sentence, offline, editor, titled }) {
+    Object.assign(this, { href, words, sentence, offline, editor, titled });
     this.#root.addEventListener("scroll", () => requestAnimationFrame(() => this.#markHeading()), { passive: true });
     this.#root.addEventListener("click", (event) => {
       const button = event.target.closest(".copy-code");
@@ -59,7 +61,7 @@ export class Reader {
     const target = this.#markPassage();
     this.mark();
     if (scroll !== null) this.#root.scrollTop = scroll;
-    else if (moved) this.#scrollTo(target);
+    else if (moved) { this.#scrollTo(target); this.#showAnswer(); }
     this.#markHeading();
     // Not if the user has moved on while the document was loaded; the body has the focus of a block that was replaced.
     if (focus && [focused, document.body].includes(document.activeElement)) this.#focus(target);
@@ -225,11 +227,43 @@ export class Reader {
     block.focus({ preventScroll: true });
   }
 
+  // The sentence that answers: markup may differ, so only letters and digits are compared.
+  #find(sentence) {
+    const letters = /[\p{L}\p{N}]/gu;
+    const wanted = (sentence.replace(NUMBER, "").match(letters) ?? []).join("");
+    if (!wanted) return null;
+    const places = [];
+    let text = "";
+    for (const block of this.#root.querySelectorAll(".in-passage")) {
+      const walk = document.createTreeWalker(block, NodeFilter.SHOW_TEXT);
+      while (walk.nextNode()) for (const { 0: letter, index } of walk.currentNode.data.matchAll(letters)) {
+        text += letter;
+        while (places.length < text.length) places.push([walk.currentNode, index, index + letter.length]);
+      }
+    }
+    const at = text.indexOf(wanted);
+    if (at < 0) return null;
+    const first = places[at], last = places[at + wanted.length - 1];
+    const range = new Range();
+    range.setStart(first[0], first[1]);
+    range.setEnd(last[0], last[2]);
+    return range;
+  }
+
+  // Scrolls on where the sentence that answers is below the window.
+  #showAnswer() {
+    if (!this.#answer) return;
+    const box = this.#answer.getBoundingClientRect(), frame = this.#root.getBoundingClientRect();
+    if (box.bottom > frame.bottom) this.#root.scrollTop += box.top - frame.top - frame.height / 3;
+  }
+
   // Words of the query: strong in the passage, weak elsewhere.
   mark() {
     this.#clearMatches();
     const words = this.words();
     if (!words || !this.#shown || !CSS.highlights) return;
+    this.#answer = this.#find(this.sentence());
+    if (this.#answer) CSS.highlights.set("answer", new Highlight(this.#answer));
     const strong = new Highlight(), weak = new Highlight();
     const walk = document.createTreeWalker(this.#root, NodeFilter.SHOW_TEXT);
     while (walk.nextNode() && this.#matches.length < MAX_MATCHES) {
@@ -252,6 +286,7 @@ export class Reader {
   #clearMatches() {
     CSS.highlights?.clear();
     this.#matches = [];
+    this.#answer = null;
     this.#match = -1;
     byId("matches").hidden = true;
   }

@@ -17,14 +17,13 @@ export class Results {
     Object.assign(this, { href, explain, omitted });
   }
 
-  // `nearest`: no confident match, these come closest.
-  show(hits, answer, { named = [], nearest = false }) {
+  show(hits, answer, { named = [] }) {
     const words = (this.words = pattern(answer.query.text, ...answer.query.expanded_with));
     this.#hits = [...hits];
-    const judged = !nearest && hits.some((hit) => hit.verdict);
+    const judged = hits.some((hit) => hit.verdict);
     const parts = judged
       ? SECTIONS.map(([verdict, title]) => [title, hits.filter((hit) => hit.verdict === verdict), verdict])
-      : [[nearest ? "Closest passages" : "", hits, nearest ? "nearest" : "ranked"]];
+      : [["", hits, "ranked"]];
     this.#replace([
       named.length ? section("Documents", "named", named.map((each) => this.#name(each))) : null,
       ...parts.map(([title, some, kind], at) => (some.length ? this.#section(title, kind, some, words, kind === "weak" && parts.slice(0, at).some(([, before]) => before.length)) : null)),
@@ -33,7 +32,7 @@ export class Results {
 
   list(listing) {
     const words = (this.words = pattern(listing.query.text, ...listing.query.expanded_with));
-    this.#hits = listing.documents.map((found) => ({ ...found, headings: [], snippet: "" }));
+    this.#hits = listing.documents.map((found) => ({ ...found, headings: [], snippet: "", highlight: [0, 0] }));
     this.#replace([section("", "listed", listing.documents.map((found) => {
       const name = nameOf(found);
       return row(documentLink(this.href, name, { lines: found.lines }, { class: "row" },
@@ -90,7 +89,7 @@ export class Results {
       make("span", { class: "end" }, shown.at(-1) || hit.path));
     const item = row(documentLink(this.href, name, { lines: hit.lines }, { class: inner ? "row inner" : "row" },
       repeated ? null : title,
-      make("span", { class: hit.kind === "code" || hit.kind === "table" ? "snippet code" : "snippet", dir: "auto" }, ...marked(cut(hit.snippet), words)),
+      make("span", { class: hit.kind === "code" || hit.kind === "table" ? "snippet code" : "snippet", dir: "auto" }, ...marked(cut(part(hit.snippet, hit.highlight[0])), words)),
       make("span", { class: "place" }, ...(inner ? [make("span", { class: "line" }, `line ${hit.lines[0]}`)] : [path(name), make("span", { class: "line" }, `:${hit.lines[0]}`)]))));
     item.dataset.id = hit.chunk_id;
     item.append(this.#menu(hit, name));
@@ -161,6 +160,12 @@ export class Results {
     return links[Math.max(0, Math.min(links.length - 1, own + step))] ?? null;
   }
 }
+
+// Positions are of characters, as in Python.
+const part = (text, first, last) => [...text].slice(first, last).join("");
+
+// The sentence of a result that answers; empty if none has a word of the query.
+export const answerOf = (hit) => part(hit.snippet, ...hit.highlight);
 
 export const reference = (name, lines) => (lines ? `${name}:${lines.join("-")}` : name);
 
