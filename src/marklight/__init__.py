@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         LinkedDocument as LinkedDocument,
         SimilarHit as SimilarHit,
         Step as Step,
+        Unit as Unit,
         Why as Why,
     )
     from marklight.errors import (
@@ -94,7 +95,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _EXPORTED = {
-    "marklight.answer": "Answer Hit Level LinkedDocument SimilarHit Step Why",
+    "marklight.answer": "Answer Hit Level LinkedDocument SimilarHit Step Unit Why",
     "marklight.errors": "Busy ConnectionLost HistoryError MarklightError Message ModelError ModelServerError NotConfigured NotFound Overloaded ReadOnly Refused RepositoryOutside SettingsError Stopped StoreError UsageError",
     "marklight.library": "Library",
     "marklight.library.transfer": "MoveReport copy_index export_index import_index",

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from marklight.lazy import dataclass
 from marklight.model import Chunk, Counts, DocumentId, Kind, json_keys
 from marklight.query import Query
+from marklight.text.units import Unit as Unit
 
 if TYPE_CHECKING:
     from marklight.text.snippets import QueryTerms
-    from marklight.text.units import Unit
 
 CHARACTERS_PER_TOKEN = 3.4
 """Estimate where only the length is known: English documentation by the tokenizer that Anthropic has published."""
