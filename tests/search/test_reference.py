@@ -68,7 +68,7 @@ def expected(
             "cosine": 10 * cosines[id],
             "standard_cosine": (cosines[id] - mean) / deviation,
             "relative_bm25": relative[id],
-            "lexical": relative[id] * shares[id].anywhere**1.5,
+            "lexical": relative[id] * shares[id].anywhere ** 1.5,
             "coverage": shares[id].anywhere,
             "title": shares[id].title ** 2,
             "path": path[id],

@@ -88,15 +88,30 @@ def excerpt(chunk: Chunk, query: QueryTerms, limit: int, size: Size = len) -> Ex
 def snippet(chunk: Chunk, query: QueryTerms) -> Snippet:
     """Return the part of a passage that answers a query, cut between words, with ellipses where text is left out."""
     header, is_cut, text, (first, last) = excerpt(chunk, query, SNIPPET_CHARACTERS)
-    end = len(text)
-    if end > SNIPPET_CHARACTERS:
-        half = SNIPPET_CHARACTERS // 2
-        space = max(text.rfind(mark, half, SNIPPET_CHARACTERS) for mark in " \n")
-        end = space if space >= 0 else SNIPPET_CHARACTERS
+    shown = _cut(text, SNIPPET_CHARACTERS)
     before = f"{header}\n" * bool(header) + "… " * is_cut
-    shown = text[:end].rstrip()
     sentence = (len(before) + first, len(before) + min(last, len(shown))) if last else (0, 0)
-    return Snippet(f"{before}{shown}{' …' if end < len(text) else ''}", sentence)
+    return Snippet(f"{before}{shown}{' …' if len(shown) < len(text.rstrip()) else ''}", sentence)
+
+
+def line_part(line: str, query: QueryTerms, limit: int) -> str:
+    """Return a line, or of a long one the part with the most query terms."""
+    if len(line) <= limit:
+        return line
+    spans = _sentences(line, limit, len)
+    counts = [_count(line[start:end], query) for start, end in spans]
+    text = line[spans[_best_part(line, spans, counts, limit, len)[0]][0] :]
+    shown = _cut(text, limit)
+    return f"{'… ' if len(text) < len(line) else ''}{shown}{' …' if len(shown) < len(text) else ''}"
+
+
+def _cut(text: str, limit: int) -> str:
+    """Return a text, or of a long one what fits a limit, up to the end of a word."""
+    end = len(text)
+    if end > limit:
+        space = max(text.rfind(mark, limit // 2, limit) for mark in " \n")
+        end = space if space >= 0 else limit
+    return text[:end].rstrip()
 
 
 def _count(text: str, query: QueryTerms) -> int:

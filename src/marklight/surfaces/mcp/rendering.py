@@ -57,7 +57,7 @@ from marklight.surfaces.mcp.token_budget import (
     truncate_quoted,
 )
 from marklight.text.analyzer import query_terms
-from marklight.text.markdown import snippet
+from marklight.text.snippets import QueryTerms, line_part
 from marklight.text.tokens import count_tokens, fits
 
 DEFAULT_TOKENS = 2000
@@ -372,7 +372,7 @@ def _line_part(text: str, listing: Listing) -> str:
     query = listing.query
     terms = frozenset(query_terms(*query.spellings, languages=query.languages))
     text = " ".join(text.split())  # tables are padded
-    return one_line(snippet(text, terms, MAX_LINE, languages=query.languages))
+    return one_line(line_part(text, QueryTerms(terms, query.languages), MAX_LINE))
 
 
 def tags_text(tags: Mapping[str, int], page: int, tokens: int = DEFAULT_TOKENS) -> str:
