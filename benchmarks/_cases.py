@@ -100,7 +100,7 @@ class Case:
     @property
     def right(self) -> Vector:
         """Which rows are right: passages with the answer where they are known, else those of relevant documents."""
-        return self.useful if self.passages_judged else self.grades > 0
+        return self.useful if self.passages_judged else (self.grades > 0).astype(np.float32)
 
 
 MANY_ANSWERS = ("vaswani",)
