@@ -181,7 +181,8 @@ def test_the_command_line_accepts_what_it_prints(
         if is_shadowed(folder, place, id):
             continue  # printed as JSON, which is the same from every folder
         code, out, err = run_cli(capsys, command, "--json", "--in", str(folder), "--", place)
-        assert code == 0, (command, place, err)
+        # Nothing may be related to a document.
+        assert code == 0 or (command == "related" and not err), (command, place, err)
         found = json.loads(out)
         assert (found["collection"], found["path"]) == id, (command, place)
 

@@ -22,7 +22,7 @@ from tests.making import index_of, library, write
 NAMES = "zebra heron otter lynx badger curlew osprey marten plover egret".split()
 PAGES = {
     f"{name}.md": f"# {name.title()}\n\nThe {name} sleeps for {number + 2} months.\n\n"
-    f"## Food\n\nIt eats about {number} kilograms of {NAMES[number - 1]} food a day.\n"
+    f"## Food\n\nIt eats about {number} kilograms of {NAMES[number - 1]} food a day.\n\n### Season\n\nAll year.\n"
     for number, name in enumerate(NAMES)
 }
 

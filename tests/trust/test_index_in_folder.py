@@ -96,7 +96,8 @@ def test_an_index_in_a_folder_is_not_looked_at(clone: Path) -> None:
     write(clone, {".marklight/lantern.md": "# Lantern\n\nA lantern.\n"})
     before = tree(clone)
     answer = use(clone)
-    assert {hit.chunk.path for hit in answer.hits} == {"guide.md", "notes/tide.md"}
+    assert answer.hits[0].chunk.path == "guide.md"
+    assert {hit.chunk.path for hit in answer.hits} <= {"guide.md", "notes/tide.md"}
     assert "lit at dusk" in answer.hits[0].chunk.text
     assert not answer.notices
     assert tree(clone) == before

@@ -299,7 +299,7 @@ def omission_notices(
     if number := composition.far_below:
         statement = f"{counted(number, 'result')} with far lower scores left out"
         notices.append(
-            Message(f"{statement}; --limit shows them", f"{statement}; top_n shows them")
+            Message(f"{statement}; --limit shows them", f"{statement}; limit shows them")
         )
     return notices
 

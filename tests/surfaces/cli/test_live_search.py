@@ -33,7 +33,7 @@ from tests.surfaces.terminal import PROGRAM, Terminal
 PAGES = {
     "guide/auth.md": "# Auth\n\n## Token refresh\n\nTokens expire after an hour; refresh them.\n",
     "guide/deploy.md": "---\ntags: [web]\n---\n# Deploy\n\nRoll back with the undo command.\n",
-    "espresso.md": "# Espresso\n\nGrind the beans finely.\n\n## Milk\n\nSteam it.\n",
+    "espresso.md": "# Espresso\n\nGrind the beans finely.\n\n## Milk\n\nSteam it.\n\n### Foam\n\nThin.\n",
 }
 CONTROL_C, CONTROL_L, CONTROL_Y, DOWN, ESCAPE = "\x03", "\x0c", "\x19", "\x1b[B", "\x1b"
 
