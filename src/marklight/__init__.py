@@ -23,7 +23,6 @@ if TYPE_CHECKING:
         LinkedDocument as LinkedDocument,
         SimilarHit as SimilarHit,
         Step as Step,
-        Unit as Unit,
         Why as Why,
     )
     from marklight.errors import (
@@ -63,6 +62,7 @@ if TYPE_CHECKING:
         Link as Link,
         LinkType as LinkType,
         ResolvedLink as ResolvedLink,
+        Unit as Unit,
     )
     from marklight.query import Filters as Filters, Mode as Mode, Query as Query
     from marklight.report import (
@@ -95,11 +95,11 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _EXPORTED = {
-    "marklight.answer": "Answer Hit Level LinkedDocument SimilarHit Step Unit Why",
+    "marklight.answer": "Answer Hit Level LinkedDocument SimilarHit Step Why",
     "marklight.errors": "Busy ConnectionLost HistoryError MarklightError Message ModelError ModelServerError NotConfigured NotFound Overloaded ReadOnly Refused RepositoryOutside SettingsError Stopped StoreError UsageError",
     "marklight.library": "Library",
     "marklight.library.transfer": "MoveReport copy_index export_index import_index",
-    "marklight.model": "Chunk Counts Document DocumentId Failure Heading Kind Link LinkType ResolvedLink",
+    "marklight.model": "Chunk Counts Document DocumentId Failure Heading Kind Link LinkType ResolvedLink Unit",
     "marklight.query": "Filters Mode Query",
     "marklight.report": "DocumentList EdgePosition Extract Graph Links ListedFile Node Outline Page Related RelatedDocument Report Status",
     "marklight.results": "CitedAnswer Commit Commits ListedDocument ListedTask Listing MatchingLine Sentence Sort",

@@ -9,9 +9,8 @@ from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from marklight.lazy import dataclass
-from marklight.model import Chunk, Counts, DocumentId, Kind, json_keys
+from marklight.model import Chunk, Counts, DocumentId, Kind, Unit, json_keys
 from marklight.query import Query
-from marklight.text.units import Unit as Unit
 
 if TYPE_CHECKING:
     from marklight.text.snippets import QueryTerms

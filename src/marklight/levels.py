@@ -11,7 +11,7 @@ from marklight.model import Chunk, Entry, Heading
 from marklight.text.lines import DocumentLines, Lines
 
 if TYPE_CHECKING:
-    from marklight.text.units import Unit
+    from marklight.model import Unit
 
 LEVELS = ("passage", "neighbours", "block", "parent", "section", "document")
 MAX_PASSAGES_PER_PARENT = 20

@@ -127,6 +127,14 @@ _ELSEWHERE = -1
 """In place of the change time: no file was read one nanosecond after the epoch."""
 
 
+class Unit(NamedTuple):
+    """A list, table, procedure, definition list or code block of a document, or a part of one."""
+
+    kind: str
+    lines: tuple[int, int]
+    """First and last line, starting at 1."""
+
+
 class FileState(NamedTuple):
     """Size and time stamps of a file: equal states mean an unchanged file."""
 

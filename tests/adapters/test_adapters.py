@@ -83,7 +83,7 @@ def test_a_langchain_tool_gives_an_agent_the_source_of_each_passage(
 
     tool = MarklightRetriever(library=library, options={"limit": 1}).tool("notes", "Search notes.")
     text = tool.invoke({"query": "when does an access token expire"})
-    assert text.startswith("[docs/auth.md:3-3]\nAn access token expires")
+    assert text.startswith("[docs/auth.md:3-7]\nAn access token expires")
 
 
 def test_asynchronous_retrieval_does_not_block_the_event_loop(library: marklight.Library) -> None:

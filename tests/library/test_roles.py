@@ -33,7 +33,7 @@ def indexed(server: PostgresServer, tmp_path_factory: pytest.TempPathFactory) ->
     """The documents, indexed by the owner."""
     folder = write(tmp_path_factory.mktemp("roles") / "docs", PAGES)
     with library(folder, engine=address(server, "docs_owner")) as lib:
-        assert lib.index().index.embedded == 5
+        assert lib.index().index.embedded == 4
     return folder
 
 
@@ -201,7 +201,7 @@ def test_the_rights_suffice_with_qdrant_too(server: PostgresServer, tmp_path: Pa
         return library(folder, engine=engine, **settings)
 
     with opened("docs_owner") as lib:
-        assert lib.index().index.embedded == 5
+        assert lib.index().index.embedded == 4
     write(folder, {"lion.md": "# Lion\n\nA lion has a mane.\n"})
     with opened("ann", queue=queue) as lib:
         report = lib.index()

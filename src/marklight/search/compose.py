@@ -14,12 +14,12 @@ from marklight.answer import Hit, Hits
 from marklight.errors import Message
 from marklight.formatting import counted, headed_place, place_text, quoted, similar_line
 from marklight.lazy import dataclass
-from marklight.model import Chunk
+from marklight.model import Chunk, Unit
 from marklight.query import Query
 from marklight.search.context import OpenDocuments, with_rests
 from marklight.text.lines import Lines
 from marklight.text.tokens import count_tokens, truncate_to_tokens
-from marklight.text.units import Unit, has_marks
+from marklight.text.units import has_marks
 
 if TYPE_CHECKING:
     from marklight.levels import OutlinedPage

@@ -23,7 +23,7 @@ from marklight.text.lines import DocumentLines, Lines
 
 if TYPE_CHECKING:
     from marklight.levels import OutlinedPage
-    from marklight.text.units import Unit
+    from marklight.model import Unit
 
 
 COMPARED = 12

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
 from marklight.lazy import lazy_pattern
+from marklight.model import Unit
 from marklight.text.lines import DocumentLines, Lines
 
 LIST, PROCEDURE, TABLE, DEFINITIONS, CODE = "list", "procedure", "table", "definition list", "code"
@@ -23,13 +23,6 @@ _TAGS = ("{%", "{{", "{#", "<!--")
 
 
 _MARK = lazy_pattern(r"^[ \t>]*(?:[-*+•] |\d{1,9}[.)] |`{3}|~{3}|:[ \t]|<)|\|", re.MULTILINE)
-
-
-class Unit(NamedTuple):
-    """A unit, or a part of one."""
-
-    kind: str
-    lines: Lines
 
 
 def has_marks(text: str) -> bool:

@@ -100,7 +100,7 @@ def test_a_generated_python_client_searches_lists_and_reads(served: Served, tmp_
         )
         assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines() == [
-        "auth.md [11, 11] None",
+        "auth.md [7, 11] None",
         "deploy/rollback.md",
         "[9, 11]",
         "4",
