@@ -56,9 +56,9 @@ class OpenDocuments(dict[DocumentId, "OutlinedPage | None"]):
 
     def rest_of_unit(self, chunk: Chunk) -> Unit | None:
         """Return where the list, table or other unit goes on that a passage ends in; None if it is complete."""
-        from marklight.text.units import has_marks
+        from marklight.text.units import may_end_in_unit
 
-        if not has_marks(chunk.text) or self._ends_section(chunk):
+        if not may_end_in_unit(chunk.text) or self._ends_section(chunk):
             return None
         document = self[chunk.document]
         last = chunk.lines[1]

@@ -30,6 +30,16 @@ def has_marks(text: str) -> bool:
     return _MARK.search(text) is not None
 
 
+_MAY_GO_ON = lazy_pattern(r"^[ \t>]*(?:\d{1,9}[.)] |`{3}|~{3}|<)", re.MULTILINE)
+"""A step of a procedure, a fence, or an HTML element: these go on below paragraphs without a mark."""
+
+
+def may_end_in_unit(text: str) -> bool:
+    """Return false for a text that ends in no unit: a cheap test of its last paragraph."""
+    last = text.rstrip().rpartition("\n\n")[2]
+    return last[:1].isspace() or bool(_MARK.search(last) or _MAY_GO_ON.search(text))
+
+
 def units(page: DocumentLines, section: Lines) -> Iterator[Unit]:
     """Yield the units of a section, in order; the section has no heading but its own."""
     fences = dict(page.fenced)
