@@ -140,3 +140,14 @@ def test_more_passages_that_match_are_counted_below_the_last_result_of_a_page(
         whole = lib.search("kiln fired with glaze", max_tokens=9000, min_confidence=0)
         assert [hit.more for hit in whole] == [0]
         assert whole.hits[0].chunk.lines[1] == len(lib.get("diary.md").text.rstrip().split("\n"))
+
+
+def test_a_completed_table_has_no_padding(tmp_path: Path) -> None:
+    rows = "".join(f"| kiln {number:<40} | glaze {number:<40} |\n" for number in range(40))
+    table = f"| {'name':<45} | {'colour':<46} |\n|{'-' * 47}|{'-' * 48}|\n{rows}"
+    with library(write(tmp_path / "docs", {"kilns.md": f"# Kilns\n\n{table}"})) as lib:
+        lib.index()
+        (hit,) = lib.search("kiln 3", max_tokens=2000).hits
+    assert hit.chunk.lines == (3, 44)
+    assert hit.chunk.text.startswith("| name | colour |\n|---|---|\n| kiln 0 | glaze 0 |\n")
+    assert hit.chunk.text.endswith("| kiln 39 | glaze 39 |")

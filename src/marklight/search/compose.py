@@ -19,7 +19,7 @@ from marklight.query import Query
 from marklight.search.context import OpenDocuments, with_rests
 from marklight.text.lines import Lines
 from marklight.text.tokens import count_tokens, truncate_to_tokens
-from marklight.text.units import has_marks
+from marklight.text.units import TABLE, has_marks
 
 if TYPE_CHECKING:
     from marklight.levels import OutlinedPage
@@ -231,7 +231,7 @@ class _Composer:
         known, tokens = self._counted.setdefault(page, {}), 0
         for line in range(lines[0], lines[1] + 1):
             if line not in known:
-                known[line] = _quoted_tokens(page.page.line(line))
+                known[line] = _quoted_tokens(_shown(page, line))
             tokens += known[line]
             if tokens > most:
                 break
@@ -254,7 +254,8 @@ class _Composer:
         if page:
             tokens, text = self._tokens(page, lines, room), ""
             if tokens <= room:
-                text = page.page.below_header(lines, page.page.between(*lines))
+                text = "\n".join(_shown(page, line) for line in range(lines[0], lines[1] + 1))
+                text = page.page.below_header(lines, text)
                 header = text.split("\n")[: text.count("\n") - (lines[1] - lines[0])]
                 tokens += sum(map(_quoted_tokens, header))
         else:
@@ -302,6 +303,17 @@ def omission_notices(
             Message(f"{statement}; --limit shows them", f"{statement}; limit shows them")
         )
     return notices
+
+
+def _shown(page: OutlinedPage, number: int) -> str:
+    """Return a line of a document, a row of a table without padding."""
+    line = page.page.line(number)
+    if "|" not in line or not ("  " in line or "----" in line):
+        return line
+    from marklight.text.markdown import compact_row
+
+    unit = page.unit(number)
+    return compact_row(line) if unit and unit.kind == TABLE else line
 
 
 def _quoted_tokens(line: str) -> int:

@@ -170,6 +170,12 @@ def table_padding(text: str, start: int, rows: int, end: int) -> Iterator[tuple[
         yield from (match.span() for match in pattern.finditer(text, first, last))
 
 
+def compact_row(line: str) -> str:
+    """Return a row of a table without the padding of its source."""
+    rule = len(line) if DELIMITER_ROW.fullmatch(line) else 0
+    return without_spans(line, sorted(table_padding(line, 0, rule, len(line))))
+
+
 def _comment_end(
     text: str, mark: re.Match[str], fences: list[tuple[int, int]], unclosed: set[str]
 ) -> int | None:
