@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from math import nextafter
@@ -11,7 +11,7 @@ from typing import ClassVar, NamedTuple
 from marklight.answer import Hit, Hits, best_first
 from marklight.lazy import dataclass, lazy_pattern
 from marklight.model import Chunk
-from marklight.ports import FIELD_BOOSTS, Tools
+from marklight.ports import FIELD_BOOSTS, ScoredChunk, Tools
 from marklight.query import Mode, Query
 from marklight.text.analyzer import code_terms, normalize, query_terms
 from marklight.text.markdown import only_embeds
@@ -228,6 +228,8 @@ LITERAL_LEVEL = 2 / 6
 """Start of the range of passages with a literal of the query: below titles and headings, and above the default threshold."""
 MAX_PASSAGES_WITH_LITERAL = 5
 """Passages with a literal up to which they come first: with more it says little about where the answer is. Hand-set; not measured."""
+CANDIDATES = 4
+"""Candidates per such passage: others have only parts of the literal. Hand-set; not measured."""
 MAX_LITERALS = 3
 """Literals of a query that are looked up. Hand-set; not measured."""
 
@@ -282,23 +284,30 @@ def literals(text: str) -> list[str]:
 
 def _passages_with(literal: str, query: Query, tools: Tools) -> list[Chunk]:
     """Return the passages that have a literal; none if there are many."""
-    snapshot, limit = tools.snapshot, MAX_PASSAGES_WITH_LITERAL
+    lexical, read = tools.snapshot.lexical, tools.snapshot.documents.chunks
+    limit, terms = MAX_PASSAGES_WITH_LITERAL, query_terms(literal)
+    best = lexical.search(terms, FIELD_BOOSTS, query.filters, CANDIDATES * limit)
+    if sum(_has(chunk, literal) for chunk in read(_ids(best))) > limit:
+        return []  # a common one such as `GitHub`: finding all of its passages takes 100 ms
     as_phrase = replace(query.filters, phrases=(*query.filters.phrases, literal))
-    found = snapshot.lexical.search(query_terms(literal), FIELD_BOOSTS, as_phrase, limit + 1)
-    in_code = snapshot.lexical.search_code(code_terms(literal), query.filters, 4 * limit)
-    chunks = snapshot.documents.chunks(
-        list(dict.fromkeys(one.chunk_id for one in (*found, *in_code)))
-    )
-    folded, name = literal.lower(), _without_convention(literal)
-    matching = [
-        chunk
-        for chunk in chunks
-        if folded in chunk.text.lower()
-        or name in map(_without_convention, _TOKEN.findall(chunk.code))
-    ]
-    if len(found) > limit or len(matching) > limit:
+    found = lexical.search(terms, FIELD_BOOSTS, as_phrase, limit + 1)
+    in_code = lexical.search_code(code_terms(literal), query.filters, CANDIDATES * limit)
+    matching = [chunk for chunk in read(_ids((*found, *in_code))) if _has(chunk, literal)]
+    if max(len(found), len(matching)) > limit:
         return []
     return [chunk for chunk in matching if tools.exists(chunk.document)]
+
+
+def _ids(candidates: Iterable[ScoredChunk]) -> list[str]:
+    return list(dict.fromkeys(candidate.chunk_id for candidate in candidates))
+
+
+def _has(chunk: Chunk, literal: str) -> bool:
+    """Return true if a passage has a literal in its text, or in its code in any naming convention."""
+    name = _without_convention(literal)
+    return literal.lower() in chunk.text.lower() or name in map(
+        _without_convention, _TOKEN.findall(chunk.code)
+    )
 
 
 def _without_convention(name: str) -> str:
