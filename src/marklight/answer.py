@@ -107,7 +107,7 @@ class Hit:
     further: tuple[str, ...] = ()
     """Ids of the passages of the document that match too and are no results, since a document has a limited number."""
     continues: Unit | None = None
-    """Where the list, table, procedure, definition list or code block goes on that the passage ends in."""
+    """Rest of the list, table, procedure, definition list or code block that the passage ends in."""
 
     @property
     def why(self) -> tuple[Why, ...]:
